@@ -1,0 +1,46 @@
+# make demo: see it work.   make test: all checks.   Both install what they need into .venv on the first run.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test format results clean
+
+demo: .venv/.demo
+	$(BIN)/fmean learn
+
+test: .venv/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+# Measures again every figure that README quotes, and writes it there.
+results: .venv/.dev
+	$(BIN)/python benchmarks/accuracy.py
+	$(BIN)/python benchmarks/inversion.py
+	$(BIN)/python benchmarks/learn.py
+	$(BIN)/python benchmarks/readme.py
+
+clean:
+	rm -rf .venv learned .pytest_cache .mypy_cache .ruff_cache
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("fmean needs Python 3.10 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; say make PYTHON=python3.11, for example" if sys.version_info < (3, 10) else 0)'
+	$(PYTHON) -m venv .venv
+
+# torch first and alone, so that pip takes the pinned build and nothing newer.
+.venv/.torch: constraints.txt | .venv/bin/python
+	$(PIP) torch
+	@touch $@
+
+.venv/.demo: .venv/.torch pyproject.toml
+	$(PIP) --editable '.[cli]'
+	@touch $@
+
+.venv/.dev: .venv/.torch pyproject.toml
+	$(PIP) --editable '.[dev]'
+	@touch $@ .venv/.demo

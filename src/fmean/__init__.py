@@ -1,0 +1,24 @@
+r"""fmean: the generalised f-mean, a learnable aggregation for graph neural networks.
+
+y = f⁻¹( n^(α−1) · Σ f(xᵢ − β·μ) )      f, α, β learned
+"""
+
+from . import functions
+from .aggregate import augmented_f_mean
+from .checkpoint import load, save
+from .distributive import distributive_operators
+from .genagg import GenAgg
+from .standard import STANDARD, standard
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "STANDARD",
+    "GenAgg",
+    "augmented_f_mean",
+    "distributive_operators",
+    "functions",
+    "load",
+    "save",
+    "standard",
+]

@@ -1,0 +1,115 @@
+"""The augmented f-mean: the paper's formula, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .functions.inversion import attach_inversion
+from .inputs import as_parameter, as_segments, as_weight, check_function, check_output, check_x
+from .kernels import Segments
+
+__all__ = ["augmented_f_mean"]
+
+
+def augmented_f_mean(
+    x: Tensor,
+    f: Any,
+    alpha: float | Tensor = 0.0,
+    beta: float | Tensor = 0.0,
+    index: Tensor | None = None,
+    ptr: Tensor | None = None,
+    dim_size: int | None = None,
+    dim: int = -2,
+    weight: Tensor | None = None,
+) -> Tensor:
+    r"""y = f⁻¹( n^(α−1) · Σ f(xᵢ − β·μ) ), for every set of elements along `dim` and every feature.
+
+    The sets are given by `index` (sorted or not) or by `ptr`; with neither, all elements form one set, and
+    `dim` has size 1 in the result, as in PyG. An empty set gives 0.
+
+    float16 and bfloat16 are computed in float32; the result has the type of `x`.
+
+    Arguments:
+        x: The elements, ``[..., N, ...]`` with N along `dim`.
+        f: A `ScalarFunction`, or any object with `forward` and `inverse`.
+        alpha: α, one number; or one for each of f's k channels ``[k]``; or one for each feature of the last
+            dimension, ``[F]``, with k channels ``[F, k]``.
+        beta: β, one number or ``[F]``.
+        index: The set of each element, ``[N]``.
+        ptr: The bounds of each set, ``[dim_size + 1]``: set i has the elements ``ptr[i]`` to ``ptr[i+1] − 1``.
+        dim_size: The number of sets. (default: the largest index plus one)
+        dim: The dimension of the elements.
+        weight: Weights ≥ 0, ``[N]`` or of a shape that expands to that of `x`: Σ w·f(x) with n = Σw, so that
+            a weight of 2 counts an element twice, and a weight of 0 leaves it out.
+
+    Example:
+        >>> from fmean.functions import Power
+        >>> x = torch.tensor([[3.0], [4.0], [6.0]])
+        >>> augmented_f_mean(x, Power(2), alpha=1.0, index=torch.tensor([0, 0, 1]))  # the euclidean norm
+        tensor([[5.],
+                [6.]])
+    """
+    check_x(x, dim)
+    sets, n = as_segments(x.size(dim), x.device, index, ptr, dim_size)
+    features = 1 if x.dim() == 1 or dim % x.dim() == x.dim() - 1 else x.size(-1)
+    check_function(f, features)
+
+    # Autocast would take the products inside f, and so the sum, in half precision.
+    with torch.autocast(x.device.type, enabled=False):
+        kind = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
+        z = x.movedim(dim, 0).to(kind)
+        w = None if weight is None else as_weight(weight, x, dim).to(kind)
+        n = n.to(kind).view(-1, *[1] * (z.dim() - 1)) if w is None else sets.sum(w)
+        some = n > 0
+        n = torch.where(some, n, 1.0)
+
+        if isinstance(beta, Tensor) or beta != 0:
+            mu = sets.sum(z if w is None else _weighted(w, z)) / n
+            z = z - sets.gather(as_parameter(beta, "beta", features, 1, z) * mu)
+
+        y = _f_mean(z, f, alpha, sets, n, w, features)
+        y = torch.where(some, y, 0.0)
+        y = attach_inversion(y, f, z)
+    return y.movedim(0, dim).to(x.dtype)
+
+
+def _f_mean(
+    z: Tensor, f: Any, alpha: float | Tensor, sets: Segments, n: Tensor, w: Tensor | None, features: int
+) -> Tensor:
+    """f⁻¹(n^(α−1)·Σ w·f(z)) over each set: ``[N, ...]`` → ``[size, ...]``."""
+    if z.size(0) == 0:
+        return z.new_zeros(sets.size, *z.shape[1:])
+
+    if getattr(f, "reduction", "sum") == "max":
+        # In the limit p → ±∞ the factor n^((α−1)/p) is 1, and so is a weight other than 0.
+        s = f.forward(z)
+        return f.inverse(sets.max(s if w is None else torch.where(w > 0, s, -torch.inf)))  # type: ignore[no-any-return]
+
+    with torch.no_grad():
+        bound = f.bound(z) if hasattr(f, "bound") else None
+        if bound is not None:
+            m = sets.max(bound if w is None else torch.where(_channelled(w, bound, z) > 0, bound, -torch.inf))
+            m = torch.where(m == -torch.inf, 0.0, m)  # no element with a weight
+            mi = sets.gather(m)
+            if w is not None:
+                mi = torch.maximum(mi, bound)  # an element of weight 0 may lie above m: keep it finite
+
+    terms = f.forward(z) if bound is None else f.scaled(z, mi)
+    check_output(terms, z)
+    k = terms.size(-1) if terms.dim() > z.dim() else 1
+    s = sets.sum(terms if w is None else _weighted(_channelled(w, terms, z), terms))
+    s = _channelled(n, s, z) ** (as_parameter(alpha, "alpha", features, k, z) - 1) * s
+    return f.inverse(s) if bound is None else f.scaled_inverse(s, m)  # type: ignore[no-any-return]
+
+
+def _channelled(n: Tensor, s: Tensor, z: Tensor) -> Tensor:
+    """n with a last dimension for the channels of s, if s has them and z has not."""
+    return n.unsqueeze(-1) if s.dim() > z.dim() else n
+
+
+def _weighted(w: Tensor, x: Tensor) -> Tensor:
+    """w·x, where a weight of 0 leaves out even an infinite x."""
+    return w * torch.where((w == 0) & ~x.isfinite(), 0.0, x)

@@ -1,0 +1,79 @@
+"""One aggregation in one file, loaded without running any code from it."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import functions
+from .functions import ScalarFunction
+from .genagg import GenAgg
+
+__all__ = ["load", "save", "save_atomically"]
+
+FORMAT = "fmean aggregation 1"
+
+
+def save(agg: GenAgg, path: str | Path) -> None:
+    """Writes an aggregation, whose f is one of `fmean.functions`, to a file that `load` reads.
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/agg.pt"
+    >>> save(GenAgg("mlp"), path)
+    >>> load(path).f.layer_sizes
+    (1, 2, 2, 4)
+    """
+    f = agg.f
+    name = type(f).__name__
+    arguments = list(inspect.signature(type(f)).parameters)
+    if not isinstance(f, ScalarFunction) or getattr(functions, name, None) is not type(f) or "parts" in arguments:
+        raise TypeError(
+            f"only an f of fmean.functions with plain arguments can be saved, not {name}; "
+            "use torch.save(agg.state_dict(), path)"
+        )
+    content = {
+        "format": FORMAT,
+        "f": name,
+        "arguments": {argument: getattr(f, argument) for argument in arguments},
+        "channels": agg.channels,
+        "alpha_shape": list(agg.alpha.shape),
+        "learn": [isinstance(v, torch.nn.Parameter) for v in (agg.alpha, agg.beta)],
+        "state_dict": agg.state_dict(),
+    }
+    save_atomically(content, path)
+
+
+def load(path: str | Path) -> GenAgg:
+    """The aggregation that `save` wrote."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
+        raise ValueError(f"{path} is not a file that fmean.save wrote: {str(error).splitlines()[0]}") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ValueError(f"{path} is not a file that fmean.save wrote: it has no mark {FORMAT!r}")
+    f = getattr(functions, content["f"])(**content["arguments"])
+    learn_alpha, learn_beta = content["learn"]
+    agg = GenAgg(f, torch.zeros(content["alpha_shape"]), 0.0, learn_alpha, learn_beta, content["channels"])
+    agg.load_state_dict(content["state_dict"])
+    agg.eval()
+    return agg
+
+
+def save_atomically(content: Any, path: str | Path) -> None:
+    """`torch.save`, so that `path` holds the old content or the new one, whenever the program is killed."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            torch.save(content, file)
+        os.replace(part, path)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise

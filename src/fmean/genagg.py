@@ -1,0 +1,160 @@
+"""GenAgg: the augmented f-mean as a PyTorch Geometric aggregation."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn.aggr import Aggregation
+
+from .aggregate import augmented_f_mean
+from .functions import ScalarFunction, function
+from .functions.base import show
+from .inputs import check_function
+
+__all__ = ["GenAgg"]
+
+Number = float | Sequence[float] | Tensor
+
+
+class GenAgg(Aggregation):  # type: ignore[misc]
+    r"""y = f⁻¹( n^(α−1) · Σ f(xᵢ − β·μ) ) with learnable f, α and β.
+
+    A drop-in for `sum`, `mean` or `max` in any PyG layer. Starts as a plain f-mean (α = β = 0).
+    Paper: "Generalised f-Mean Aggregation for Graph Neural Networks", https://arxiv.org/abs/2306.13826
+
+    Arguments:
+        f: `"sinh"` (closed form), `"mlp"` (the paper's two networks), `"invertible"` (a network with an exact
+            inverse), the name of a standard aggregator (its f), or any `fmean.functions.ScalarFunction` or
+            other module with `forward` and `inverse`.
+        alpha: Where α starts: one number, or one for each channel of f. How the result depends on the size n
+            of the set: 0 as a mean does, 1 as a sum does.
+        beta: Where β starts. 0: the values count; 1: their deviation from the mean.
+        learn_alpha: Whether α is a parameter (else a buffer).
+        learn_beta: Whether β is a parameter (else a buffer).
+        channels: 1, if all features share f, α and β; or the number of features, each with its own.
+
+    Shapes:
+        `x` ``[..., N, F]``, `index` ``[N]`` or `ptr` ``[dim_size + 1]`` → ``[..., dim_size, F]``
+
+    Example:
+        >>> from torch_geometric.nn import GraphConv
+        >>> conv = GraphConv(8, 16, aggr=GenAgg())
+        >>> x, edge_index = torch.randn(3, 8), torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> conv(x, edge_index).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(
+        self,
+        f: str | ScalarFunction | nn.Module = "sinh",
+        alpha: Number = 0.0,
+        beta: Number = 0.0,
+        learn_alpha: bool = True,
+        learn_beta: bool = True,
+        channels: int = 1,
+    ) -> None:
+        super().__init__()
+        if not isinstance(channels, int) or channels < 1:
+            raise ValueError(f"channels must be an integer of 1 or more, got {channels!r}")
+        if isinstance(f, str):
+            self.f: Any = function(f, channels)
+        elif isinstance(f, type):
+            raise TypeError(f"f must be an instance, got the class {f.__name__}; write {f.__name__}()")
+        else:
+            check_function(f, channels)
+            self.f = f
+        self.channels = channels
+        k, alphas = getattr(self.f, "k", 1), getattr(self.f, "alphas", 1)
+        self._start = {
+            "alpha": _start(alpha, "alpha", channels, alphas, k),
+            "beta": _start(beta, "beta", channels, 1, 1),
+        }
+        for name, learn in (("alpha", learn_alpha), ("beta", learn_beta)):
+            value = self._start[name].clone()
+            if learn:
+                setattr(self, name, nn.Parameter(value))
+            else:
+                self.register_buffer(name, value)
+        self._note_beta()
+
+    alpha: Tensor
+    beta: Tensor
+
+    def _note_beta(self) -> None:
+        # A β that stays 0 needs no centring. Decided here, since a look at a tensor's value in `forward`
+        # would wait for the GPU and break torch.compile.
+        self._centred = isinstance(self.beta, nn.Parameter) or self.beta.is_meta or bool((self.beta != 0).any())
+
+    def reset_parameters(self) -> None:
+        """α and β as they started; f from a fresh start."""
+        with torch.no_grad():
+            self.alpha.copy_(self._start["alpha"])
+            self.beta.copy_(self._start["beta"])
+        self._note_beta()
+        if hasattr(self.f, "reset_parameters"):
+            self.f.reset_parameters()
+
+    # PyG's own __call__ makes up an index where none is given and looks for its maximum: a wait for the GPU
+    # and the end of `torch.compile(fullgraph=True)`. `augmented_f_mean` makes the same checks without them.
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
+        return nn.Module.__call__(self, *args, **kwargs)  # type: ignore[no-any-return]
+
+    def forward(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+        max_num_elements: int | None = None,
+    ) -> Tensor:
+        """Aggregates `x` over the sets of `index` or `ptr`, as PyG's aggregations do.
+
+        `max_num_elements` is part of PyG's interface and not needed here.
+        """
+        beta = self.beta if self._centred else 0.0
+        return augmented_f_mean(x, self.f, self.alpha, beta, index, ptr, dim_size, dim)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._note_beta()
+
+    def feature(self, i: int) -> GenAgg:
+        """The aggregation of feature i alone, as a GenAgg with `channels=1`."""
+        if not -self.channels <= i < self.channels:
+            raise IndexError(f"there is no feature {i} in a GenAgg with channels={self.channels}")
+        alpha, beta = (v.detach() if self.channels == 1 else v.detach()[i] for v in (self.alpha, self.beta))
+        f = self.f.feature(i) if isinstance(self.f, ScalarFunction) else copy.deepcopy(self.f)
+        learn = [isinstance(v, nn.Parameter) for v in (self.alpha, self.beta)]
+        one = GenAgg(f, alpha, beta, *learn)
+        one.to(alpha).train(self.training)
+        return one
+
+    def extra_repr(self) -> str:
+        return f"alpha={show(self.alpha)}, beta={show(self.beta)}" + (
+            f", channels={self.channels}" if self.channels > 1 else ""
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.f}, {self.extra_repr()})"
+
+
+def _start(value: Number, name: str, channels: int, alphas: int, k: int) -> Tensor:
+    """The tensor that α or β starts from: ``[]``, ``[k]``, ``[channels]``, or ``[channels, 1 or k]`` where k > 1."""
+    value = torch.as_tensor(value, dtype=torch.get_default_dtype()).detach()
+    lead = [channels] if channels > 1 else []
+    inner = [alphas] if alphas > 1 or (channels > 1 and k > 1) else []
+    shape = [*lead, *inner]
+    allowed = [[], shape]
+    if k > 1:  # one α for each channel of f is always possible
+        allowed += [[k], [*lead, k]]
+    if list(value.shape) not in allowed:
+        shapes = " or ".join(str(s) for i, s in enumerate(allowed) if s not in allowed[:i] and s)
+        raise ValueError(
+            f"{name} must be one number{' or have shape ' * bool(shapes)}{shapes}, got {list(value.shape)}"
+        )
+    return value.expand([*lead, k] if value.dim() and value.size(-1) == k > 1 else shape).clone()
