@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -57,27 +58,33 @@ def augmented_f_mean(
     features = 1 if x.dim() == 1 or dim % x.dim() == x.dim() - 1 else x.size(-1)
     check_function(f, features)
 
-    # Autocast would take the products inside f, and so the sum, in half precision.
-    with torch.autocast(x.device.type, enabled=False):
+    with _no_autocast(x.device.type):
         kind = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
         z = x.movedim(dim, 0).to(kind)
         w = None if weight is None else as_weight(weight, x, dim).to(kind)
         n = n.to(kind).view(-1, *[1] * (z.dim() - 1)) if w is None else sets.sum(w)
-        some = n > 0
-        n = torch.where(some, n, 1.0)
+        empty = n == 0
+        n = torch.where(empty, 1.0, n)
 
         if isinstance(beta, Tensor) or beta != 0:
             mu = sets.sum(z if w is None else _weighted(w, z)) / n
             z = z - sets.gather(as_parameter(beta, "beta", features, 1, z) * mu)
 
-        y = _f_mean(z, f, alpha, sets, n, w, features)
-        y = torch.where(some, y, 0.0)
+        y = _f_mean(z, f, alpha, sets, n, empty, w, features)
+        y = torch.where(empty, 0.0, y)
         y = attach_inversion(y, f, z)
     return y.movedim(0, dim).to(x.dtype)
 
 
 def _f_mean(
-    z: Tensor, f: Any, alpha: float | Tensor, sets: Segments, n: Tensor, w: Tensor | None, features: int
+    z: Tensor,
+    f: Any,
+    alpha: float | Tensor,
+    sets: Segments,
+    n: Tensor,
+    empty: Tensor,
+    w: Tensor | None,
+    features: int,
 ) -> Tensor:
     """f⁻¹(n^(α−1)·Σ w·f(z)) over each set: ``[N, ...]`` → ``[size, ...]``."""
     if z.size(0) == 0:
@@ -102,7 +109,14 @@ def _f_mean(
     k = terms.size(-1) if terms.dim() > z.dim() else 1
     s = sets.sum(terms if w is None else _weighted(_channelled(w, terms, z), terms))
     s = _channelled(n, s, z) ** (as_parameter(alpha, "alpha", features, k, z) - 1) * s
+    # f⁻¹ may have no gradient at 0, and NaN · 0 is NaN: an empty set takes some other value until it is set to 0.
+    s = torch.where(_channelled(empty, s, z), 0.5, s)
     return f.inverse(s) if bound is None else f.scaled_inverse(s, m)  # type: ignore[no-any-return]
+
+
+def _no_autocast(device: str) -> Any:
+    """Autocast would take the products inside f, and so the sum, in half precision."""
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 def _channelled(n: Tensor, s: Tensor, z: Tensor) -> Tensor:

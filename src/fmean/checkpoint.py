@@ -54,7 +54,7 @@ def load(path: str | Path) -> GenAgg:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
-        raise ValueError(f"{path} is not a file that fmean.save wrote: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"{path} is not a file that fmean.save wrote: {type(error).__name__}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path} is not a file that fmean.save wrote: it has no mark {FORMAT!r}")
     f = getattr(functions, content["f"])(**content["arguments"])

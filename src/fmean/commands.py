@@ -107,7 +107,9 @@ def _train(learner: Learner, title: str) -> None:
 
 
 def _table(learned: list[Learned], f: str, seconds: float) -> Table:
-    table = Table(title=f"Learned with f = {f} in {seconds:.0f} s", title_justify="left", box=SIMPLE_HEAD)
+    table = Table(
+        title=f"Learned with f = {f} in {seconds:.0f} s", title_justify="left", box=SIMPLE_HEAD, pad_edge=False
+    )
     for name in ("aggregator", "correlation", "paper", "α", "β", "nearest", "f"):
         numbers = name in ("correlation", "paper", "α", "β")
         table.add_column(name, justify="right" if numbers else "left", no_wrap=True)

@@ -128,6 +128,7 @@ class GenAgg(Aggregation):  # type: ignore[misc]
         if not -self.channels <= i < self.channels:
             raise IndexError(f"there is no feature {i} in a GenAgg with channels={self.channels}")
         alpha, beta = (v.detach() if self.channels == 1 else v.detach()[i] for v in (self.alpha, self.beta))
+        alpha = alpha.squeeze() if alpha.numel() == 1 else alpha
         f = self.f.feature(i) if isinstance(self.f, ScalarFunction) else copy.deepcopy(self.f)
         learn = [isinstance(v, nn.Parameter) for v in (self.alpha, self.beta)]
         one = GenAgg(f, alpha, beta, *learn)
@@ -145,7 +146,8 @@ class GenAgg(Aggregation):  # type: ignore[misc]
 
 def _start(value: Number, name: str, channels: int, alphas: int, k: int) -> Tensor:
     """The tensor that α or β starts from: ``[]``, ``[k]``, ``[channels]``, or ``[channels, 1 or k]`` where k > 1."""
-    value = torch.as_tensor(value, dtype=torch.get_default_dtype()).detach()
+    value = torch.as_tensor(value).detach()
+    value = value if value.is_floating_point() else value.to(torch.get_default_dtype())
     lead = [channels] if channels > 1 else []
     inner = [alphas] if alphas > 1 or (channels > 1 and k > 1) else []
     shape = [*lead, *inner]

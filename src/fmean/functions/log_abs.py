@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -15,7 +18,8 @@ LOG_ZERO = -1e30
 class LogAbs(ScalarFunction):
     r"""f(x) = log|x|,  f⁻¹(s) = eˢ: geometric mean (α = 0) and product (α = 1) of magnitudes.
 
-    A zero among the elements makes the result 0, with gradient 0.
+    A zero among the elements makes the result 0, with gradient 0; so does a product too large for its type
+    make it ∞, with gradient 0.
     """
 
     @property
@@ -23,10 +27,31 @@ class LogAbs(ScalarFunction):
         return "log|x|"
 
     def forward(self, x: Tensor) -> Tensor:
-        a = x.abs()
-        tiny = a < torch.finfo(a.dtype).tiny  # 1/x would overflow: no gradient from here
-        log = torch.log(torch.where(tiny, 1.0, a))
-        return torch.where(tiny, a.detach().log().clamp_min(LOG_ZERO), log)
+        log: Tensor = _LogAbs.apply(x)  # type: ignore[no-untyped-call]
+        return log
 
     def inverse(self, s: Tensor) -> Tensor:
-        return s.exp()
+        over = s > math.log(torch.finfo(s.dtype).max)
+        return torch.where(over, torch.inf, torch.where(over, 0.0, s).exp())
+
+
+class _LogAbs(torch.autograd.Function):
+    """log|x|, whose gradient 1/x is 0 where |x| is less than the smallest normal number, and never infinite:
+    of a product, y/x can leave the range where y is still within it."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.abs().log().clamp_min(LOG_ZERO)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        ((x,), (grad,)) = ctx.saved_tensors, grads
+        range_ = torch.finfo(x.dtype)
+        tiny = x.abs() < range_.tiny
+        return torch.where(tiny, 0.0, grad / torch.where(tiny, 1.0, x)).clamp(range_.min, range_.max)
