@@ -68,7 +68,7 @@ def learn(
     else:
         if learner.step:
             console.print(f"Going on at step {learner.step}.")
-        _train(learner, f"Learning {len(settings.targets)} aggregators")
+        _train(learner, f"Learning {len(settings.targets)}")
 
     learned = learner.result()
     for one in learned:
@@ -87,12 +87,11 @@ def learn(
 def _train(learner: Learner, title: str) -> None:
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=None),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("worst correlation {task.fields[worst]}"),
+        TextColumn("worst r {task.fields[worst]}"),
     )
     try:
         with Progress(*columns, console=console) as progress:

@@ -1,0 +1,97 @@
+"""Writes README's tables from results/ and from the code. With --check: fails if they are not up to date."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from fmean import STANDARD, standard
+
+ROOT = Path(__file__).parent.parent
+
+DEFINITIONS = {
+    "mean": "Σx / n",
+    "sum": "Σx",
+    "product": "Π\\|x\\|",
+    "min_magnitude": "min \\|x\\|",
+    "max_magnitude": "max \\|x\\|",
+    "min": "min x",
+    "max": "max x",
+    "harmonic_mean": "n / Σ 1/\\|x\\|",
+    "geometric_mean": "(Π\\|x\\|)^(1/n)",
+    "root_mean_square": "√(Σx² / n)",
+    "euclidean_norm": "√Σx²",
+    "standard_deviation": "√(Σ(x−μ)² / n)",
+    "log_sum_exp": "log Σeˣ",
+}
+
+
+def load(name: str) -> Any:
+    return json.loads((ROOT / "results" / name).read_text(encoding="utf-8"))
+
+
+def table(header: list[str], rows: list[list[str]], right: int = 0) -> str:
+    """A Markdown table whose last `right` columns are flush right."""
+    rule = ["---"] * (len(header) - right) + ["---:"] * right
+    return "\n".join("| " + " | ".join(row) + " |" for row in [header, rule, *rows])
+
+
+def the_13() -> str:
+    rows = []
+    for name in STANDARD:
+        agg = standard(name)
+        f = agg.f.formula.replace("|", "\\|")
+        rows.append([f"`{name}`", DEFINITIONS[name], f, f"{agg.alpha.item():g}", f"{agg.beta.item():g}"])
+    return table(["name", "⊕ x", "f(x)", "α", "β"], rows, right=2)
+
+
+def learned() -> str:
+    runs = {f: load(f"learn_{f}.json") for f in ("sinh", "mlp", "invertible")}
+    rows = [
+        [
+            f"`{row['target']}`",
+            f"{row['paper']:.3f}",
+            *(f"{run['rows'][i]['correlation']:.4f}" for run in runs.values()),
+        ]
+        for i, row in enumerate(runs["sinh"]["rows"])
+    ]
+    times = ", ".join(f"`{run['command']}` in {run['seconds']:.0f} s" for run in runs.values())
+    header = ["target", "paper's GenAgg", *(f'f = "{f}"' for f in runs)]
+    return f"{table(header, rows, right=4)}\n\nMade by {times}, on {runs['sinh']['machine']}."
+
+
+def inversion() -> str:
+    record = load("inversion.json")
+    rows = [
+        [
+            f"{r['weight']:g}",
+            f"{r['inversion_error_median']:.3f}",
+            f"{r['inversion_error_mean']:.3f}",
+            f"{r['correlation_mean']:.3f}",
+        ]
+        for r in record["rows"]
+    ]
+    header = ["weight", "E\\|\\|f⁻¹(f(x))\\| − \\|x\\|\\|, median start", "mean", "correlation, mean of all starts"]
+    return f"{table(header, rows, right=3)}\n\nMade by `{record['command']}`, on {record['machine']}."
+
+
+def render(text: str) -> str:
+    blocks = {block.__name__: block for block in (the_13, learned, inversion)}
+    return re.sub(
+        r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)",
+        lambda match: f"{match[1]}{blocks[match[2]]()}\n{match[3]}",
+        text,
+        flags=re.S,
+    )
+
+
+if __name__ == "__main__":
+    path = ROOT / "README.md"
+    old = path.read_text(encoding="utf-8")
+    new = render(old)
+    if "--check" in sys.argv:
+        sys.exit("README.md is not up to date: run make readme" if new != old else 0)
+    path.write_text(new, encoding="utf-8")
