@@ -33,6 +33,7 @@ class ScalarFunction(nn.Module):
     whatever m is. Hence no gradient has to flow through m.
 
     Example:
+        >>> import torch
         >>> class Cube(ScalarFunction):
         ...     def forward(self, x):
         ...         return x**3
