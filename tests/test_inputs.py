@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fmean import GenAgg, augmented_f_mean
-from fmean.functions import Identity, Sinh
+from fmean.functions import Exp, Identity, Sinh
 
 X = torch.randn(4, 3)
 INDEX = torch.tensor([0, 0, 1, 1])
@@ -18,7 +18,23 @@ class Wrong(torch.nn.Module):
         return s
 
 
+class KeepsTheChannel(torch.nn.Module):
+    def forward(self, x):
+        return torch.stack([x, x], -1)
+
+    def inverse(self, s):
+        return s
+
+
 CASES = [
+    ({"x": X.to_sparse()}, TypeError, "x must be a dense tensor, got layout torch.sparse_coo"),
+    ({"index": INDEX, "dim_size": 3.0}, TypeError, "dim_size must be an integer, got 3.0"),
+    ({"index": INDEX, "ptr": torch.tensor([0, 1, 4])}, ValueError, "index and ptr describe different sets"),
+    ({"weight": torch.ones(4, dtype=torch.cfloat)}, TypeError, "weight must be real, got torch.complex64"),
+    ({"weight": torch.tensor([1.0, 1, torch.nan, 1])}, ValueError, "weight must be 0 or more, got nan"),
+    ({"alpha": torch.tensor(1j)}, TypeError, "alpha must be real, got torch.complex64"),
+    ({"f": Exp(torch.inf), "alpha": torch.zeros(2)}, ValueError, "alpha must be one number or have shape"),
+    ({"f": KeepsTheChannel()}, ValueError, r"f.inverse must turn \[1, 3, 2\] into \[1, 3\], but gave \[1, 3, 2\]"),
     ({"x": [1.0, 2.0]}, TypeError, "x must be a torch.Tensor, got list"),
     (
         {"x": torch.ones(4, 3, dtype=torch.long)},

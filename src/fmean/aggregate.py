@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .functions import ScalarFunction
 from .functions.inversion import attach_inversion
-from .inputs import as_parameter, as_segments, as_weight, check_function, check_output, check_x
+from .inputs import as_parameter, as_segments, as_weight, check_function, check_inverse, check_output, check_x
 from .kernels import Segments
 
 __all__ = ["augmented_f_mean"]
@@ -59,20 +60,23 @@ def augmented_f_mean(
     check_function(f, features)
 
     with _no_autocast(x.device.type):
-        kind = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
+        kind = torch.float32 if x.dtype.itemsize < 4 else x.dtype
         z = x.movedim(dim, 0).to(kind)
-        w = None if weight is None else as_weight(weight, x, dim).to(kind)
-        n = n.to(kind).view(-1, *[1] * (z.dim() - 1)) if w is None else sets.sum(w)
+        w = None
+        if weight is not None:
+            w = as_weight(weight, x, dim).to(kind)
+            z = torch.where((w == 0) & ~z.isfinite(), 1.0, z)  # 0 · ∞ is NaN, but what has no weight is not there
+        n = n.view(-1, *[1] * (z.dim() - 1)) if w is None else sets.sum(w)
         empty = n == 0
-        n = torch.where(empty, 1.0, n)
+        n = torch.where(empty, 1, n).to(kind)
 
         if isinstance(beta, Tensor) or beta != 0:
-            mu = sets.sum(z if w is None else _weighted(w, z)) / n
-            z = z - sets.gather(as_parameter(beta, "beta", features, 1, z) * mu)
+            mu = sets.sum(z if w is None else w * z) / n
+            z = z - sets.gather((as_parameter(beta, "beta", features, 1, z) * mu).to(kind))
 
         y = _f_mean(z, f, alpha, sets, n, empty, w, features)
         y = torch.where(empty, 0.0, y)
-        y = attach_inversion(y, f, z)
+        y = attach_inversion(y, f, z, w)
     return y.movedim(0, dim).to(x.dtype)
 
 
@@ -87,31 +91,44 @@ def _f_mean(
     features: int,
 ) -> Tensor:
     """f⁻¹(n^(α−1)·Σ w·f(z)) over each set: ``[N, ...]`` → ``[size, ...]``."""
-    if z.size(0) == 0:
-        return z.new_zeros(sets.size, *z.shape[1:])
-
     if getattr(f, "reduction", "sum") == "max":
         # In the limit p → ±∞ the factor n^((α−1)/p) is 1, and so is a weight other than 0.
+        as_parameter(alpha, "alpha", features, 1, z)
         s = f.forward(z)
         return f.inverse(sets.max(s if w is None else torch.where(w > 0, s, -torch.inf)))  # type: ignore[no-any-return]
 
-    with torch.no_grad():
-        bound = f.bound(z) if hasattr(f, "bound") else None
-        if bound is not None:
-            m = sets.max(bound if w is None else torch.where(_channelled(w, bound, z) > 0, bound, -torch.inf))
-            m = torch.where(m == -torch.inf, 0.0, m)  # no element with a weight
-            mi = sets.gather(m)
-            if w is not None:
-                mi = torch.maximum(mi, bound)  # an element of weight 0 may lie above m: keep it finite
-
-    terms = f.forward(z) if bound is None else f.scaled(z, mi)
+    m, terms = _terms(z, f, sets, w)
     check_output(terms, z)
     k = terms.size(-1) if terms.dim() > z.dim() else 1
-    s = sets.sum(terms if w is None else _weighted(_channelled(w, terms, z), terms))
-    s = _channelled(n, s, z) ** (as_parameter(alpha, "alpha", features, k, z) - 1) * s
+    s = sets.sum(terms if w is None else _channelled(w, terms, z) * terms)
+    s = (_channelled(n, s, z) ** (as_parameter(alpha, "alpha", features, k, z) - 1) * s).to(z.dtype)
     # f⁻¹ may have no gradient at 0, and NaN · 0 is NaN: an empty set takes some other value until it is set to 0.
     s = torch.where(_channelled(empty, s, z), 0.5, s)
-    return f.inverse(s) if bound is None else f.scaled_inverse(s, m)  # type: ignore[no-any-return]
+    y: Tensor = f.scaled_inverse(s, m) if isinstance(f, ScalarFunction) else f.inverse(s)
+    check_inverse(y, s, z)
+    return y
+
+
+def _terms(z: Tensor, f: Any, sets: Segments, w: Tensor | None) -> tuple[Tensor | None, Tensor]:
+    """f(z), scaled by the maximum m of its bound over each set, and m."""
+    scaled = f.scaled if isinstance(f, ScalarFunction) else lambda z, m: f.forward(z)
+    m = mi = None
+    with torch.no_grad():
+        bound = f.bound(z) if isinstance(f, ScalarFunction) else None
+        if bound is not None:
+            m = sets.max(bound if w is None else torch.where(_channelled(w, bound, z) > 0, bound, -torch.inf))
+            m = torch.where(m == -torch.inf, 0.0, m)  # no element has a weight
+            mi = sets.gather(m)
+        if w is not None:
+            # What has no weight was no part of m, and may overflow; 0 · ∞ is NaN.
+            finite = scaled(z, mi).isfinite()
+            if mi is not None and bound is not None:
+                mi = torch.where(finite, mi, torch.maximum(mi, bound))
+            else:
+                finite = finite if finite.dim() == z.dim() else finite.all(-1)
+    if w is not None and mi is None:
+        z = torch.where(finite | (w > 0), z, 1.0)
+    return m, scaled(z, mi)
 
 
 def _no_autocast(device: str) -> Any:
@@ -122,8 +139,3 @@ def _no_autocast(device: str) -> Any:
 def _channelled(n: Tensor, s: Tensor, z: Tensor) -> Tensor:
     """n with a last dimension for the channels of s, if s has them and z has not."""
     return n.unsqueeze(-1) if s.dim() > z.dim() else n
-
-
-def _weighted(w: Tensor, x: Tensor) -> Tensor:
-    """w·x, where a weight of 0 leaves out even an infinite x."""
-    return w * torch.where((w == 0) & ~x.isfinite(), 0.0, x)

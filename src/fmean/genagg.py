@@ -33,7 +33,8 @@ class GenAgg(Aggregation):  # type: ignore[misc]
         alpha: Where α starts: one number, or one for each channel of f. How the result depends on the size n
             of the set: 0 as a mean does, 1 as a sum does.
         beta: Where β starts. 0: the values count; 1: their deviation from the mean.
-        learn_alpha: Whether α is a parameter (else a buffer).
+        learn_alpha: Whether α is a parameter (else a buffer). In a limit p → ±∞, such as the f of `max`, α has no
+            effect and is a buffer always.
         learn_beta: Whether β is a parameter (else a buffer).
         channels: 1, if all features share f, α and β; or the number of features, each with its own.
 
@@ -73,7 +74,8 @@ class GenAgg(Aggregation):  # type: ignore[misc]
             "alpha": _start(alpha, "alpha", channels, alphas, k),
             "beta": _start(beta, "beta", channels, 1, 1),
         }
-        for name, learn in (("alpha", learn_alpha), ("beta", learn_beta)):
+        limit = getattr(self.f, "reduction", "sum") == "max"
+        for name, learn in (("alpha", learn_alpha and not limit), ("beta", learn_beta)):
             value = self._start[name].clone()
             if learn:
                 setattr(self, name, nn.Parameter(value))
@@ -84,10 +86,21 @@ class GenAgg(Aggregation):  # type: ignore[misc]
     alpha: Tensor
     beta: Tensor
 
+    # A fixed β of 0 needs no centring. A look at a tensor's value would wait for a GPU at every call, so it is taken
+    # only when β has changed; and never within torch.compile, which keeps what was seen last.
     def _note_beta(self) -> None:
-        # A β that stays 0 needs no centring. Decided here, since a look at a tensor's value in `forward`
-        # would wait for the GPU and break torch.compile.
-        self._centred = isinstance(self.beta, nn.Parameter) or self.beta.is_meta or bool((self.beta != 0).any())
+        self._beta_seen = self._beta_key()
+        self._centred = self.beta.is_meta or bool((self.beta != 0).any())
+
+    def _beta_key(self) -> tuple[int, int]:
+        return id(self.beta), -1 if self.beta.is_inference() else self.beta._version
+
+    def _used_beta(self) -> float | Tensor:
+        if isinstance(self.beta, nn.Parameter) or torch._C._are_functorch_transforms_active():
+            return self.beta
+        if not torch.compiler.is_compiling() and self._beta_seen != self._beta_key():
+            self._note_beta()
+        return self.beta if self._centred else 0.0
 
     def reset_parameters(self) -> None:
         """α and β as they started; f from a fresh start."""
@@ -116,8 +129,7 @@ class GenAgg(Aggregation):  # type: ignore[misc]
 
         `max_num_elements` is part of PyG's interface and not needed here.
         """
-        beta = self.beta if self._centred else 0.0
-        return augmented_f_mean(x, self.f, self.alpha, beta, index, ptr, dim_size, dim)
+        return augmented_f_mean(x, self.f, self.alpha, self._used_beta(), index, ptr, dim_size, dim)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)

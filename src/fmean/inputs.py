@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .kernels import Segments
 
-__all__ = ["as_parameter", "as_segments", "as_weight", "check_function", "check_output", "check_x"]
+__all__ = ["as_parameter", "as_segments", "as_weight", "check_function", "check_inverse", "check_output", "check_x"]
 
 
 def check_x(x: Tensor, dim: int) -> None:
@@ -17,6 +17,8 @@ def check_x(x: Tensor, dim: int) -> None:
         raise TypeError(f"x must be a torch.Tensor, got {type(x).__name__}")
     if not x.is_floating_point():
         raise TypeError(f"x must have a floating-point type, got {x.dtype}; call x.float() first")
+    if x.layout != torch.strided:
+        raise TypeError(f"x must be a dense tensor, got layout {x.layout}")
     if not -x.dim() <= dim < x.dim():
         raise ValueError(f"dim={dim} is not a dimension of x with shape {list(x.shape)}")
 
@@ -29,9 +31,11 @@ def as_segments(
     Values are checked on the CPU alone: on a GPU a look at them would make every call wait for the device,
     whose own kernels stop at an index out of range.
     """
+    if not isinstance(dim_size, (int, torch.SymInt, type(None))):
+        raise TypeError(f"dim_size must be an integer, got {dim_size!r}")
     if dim_size is not None and dim_size < 0:
         raise ValueError(f"dim_size must be 0 or more, got {dim_size}")
-    look = device.type == "cpu" and not torch.compiler.is_compiling()
+    look = _may_look(device)
 
     if index is None and ptr is None:
         if dim_size not in (None, 1):
@@ -70,7 +74,15 @@ def as_segments(
         if low < 0 or high >= size:
             raise ValueError(f"index must lie in 0 … {size - 1} (dim_size={size}), got values from {low} to {high}")
     sets = Segments(index, size)
+    if look and ptr is not None and not torch.equal(Segments.from_ptr(ptr, elements).index, index):  # type: ignore[arg-type]
+        raise ValueError("index and ptr describe different sets; give one of them, or a sorted index that fits ptr")
     return sets, sets.sum(torch.ones_like(index)) if ptr is None else ptr.diff()
+
+
+def _may_look(device: torch.device) -> bool:
+    """Whether values can be looked at: at no cost, and not in the midst of torch.compile or torch.func."""
+    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    return device.type == "cpu" and not traced
 
 
 def _check_integers(index: Tensor, name: str, device: torch.device) -> Tensor:
@@ -91,6 +103,8 @@ def as_weight(weight: Tensor, x: Tensor, dim: int) -> Tensor:
         raise TypeError(f"weight must be a torch.Tensor, got {type(weight).__name__}")
     if weight.device != x.device:
         raise ValueError(f"weight is on {weight.device}, but x is on {x.device}")
+    if weight.is_complex():
+        raise TypeError(f"weight must be real, got {weight.dtype}")
     shape, elements = list(weight.shape), x.size(dim)
     if weight.dim() == 1 and weight.numel() == elements:
         weight = weight.view(elements, *[1] * (x.dim() - 1))
@@ -99,7 +113,7 @@ def as_weight(weight: Tensor, x: Tensor, dim: int) -> Tensor:
         weight = weight.expand(elements, *weight.shape[1:])
     else:
         raise ValueError(f"weight must have shape [{elements}] or one that expands to {list(x.shape)}, got {shape}")
-    if weight.device.type == "cpu" and not torch.compiler.is_compiling() and (weight < 0).any():
+    if _may_look(weight.device) and not (weight >= 0).all():
         raise ValueError(f"weight must be 0 or more, got {weight.min().item():g}")
     return weight
 
@@ -108,6 +122,8 @@ def as_parameter(value: float | Tensor, name: str, features: int, k: int, z: Ten
     """α or β, checked to broadcast against ``[..., features]``, or ``[..., features, k]`` with k channels."""
     if not isinstance(value, Tensor):
         return float(value)
+    if value.is_complex():
+        raise TypeError(f"{name} must be real, got {value.dtype}")
     if value.device != z.device:
         raise ValueError(f"{name} is on {value.device}, but x is on {z.device}")
     allowed: list[list[int]] = [[], [features]] if k == 1 else [[], [k], [features, k], [features, 1]]
@@ -136,3 +152,9 @@ def check_output(s: Tensor, z: Tensor) -> None:
             f"f must keep the shape of its input, or add a last dimension for its channels: "
             f"it turned {list(z.shape)} into {list(s.shape)}"
         )
+
+
+def check_inverse(y: Tensor, s: Tensor, z: Tensor) -> None:
+    expected = s.shape if s.dim() == z.dim() else s.shape[:-1]
+    if y.shape != expected:
+        raise ValueError(f"f.inverse must turn {list(s.shape)} into {list(expected)}, but gave {list(y.shape)}")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["ScalarFunction", "expand_parameter", "show"]
+__all__ = ["ScalarFunction", "expand_parameter", "show", "wide"]
 
 
 class ScalarFunction(nn.Module):
@@ -24,7 +25,7 @@ class ScalarFunction(nn.Module):
     - `inverse(s)`: the way back.
 
     A subclass needs no more than these two. One whose values overflow, such as eˣ, also says how to take
-    its sum in a scaled form that does not. With m the maximum of `bound(x)` over a set,
+    its sum in a scaled form that does not. With m the maximum of `bound(x)` over a set (None without a bound),
 
     - `scaled(x, m)` is f(x) divided by a scale that m fixes,
     - `scaled_inverse(s, m)` is f⁻¹ of s times that scale,
@@ -33,7 +34,6 @@ class ScalarFunction(nn.Module):
     whatever m is. Hence no gradient has to flow through m.
 
     Example:
-        >>> import torch
         >>> class Cube(ScalarFunction):
         ...     def forward(self, x):
         ...         return x**3
@@ -78,10 +78,10 @@ class ScalarFunction(nn.Module):
         """The number whose maximum over a set scales the sum, in f's shape; None: no scaling."""
         return None
 
-    def scaled(self, x: Tensor, m: Tensor) -> Tensor:
+    def scaled(self, x: Tensor, m: Any) -> Tensor:
         return self(x)  # type: ignore[no-any-return]
 
-    def scaled_inverse(self, s: Tensor, m: Tensor) -> Tensor:
+    def scaled_inverse(self, s: Tensor, m: Any) -> Tensor:
         return self.inverse(s)
 
     def times(self, a: Tensor, b: Tensor) -> Tensor:
@@ -112,6 +112,11 @@ class ScalarFunction(nn.Module):
 def expand_parameter(value: Tensor, channels: int) -> Tensor:
     """One copy of `value` for each feature, ``[channels, ...]``, or `value` itself where all share it."""
     return value if channels == 1 else value.expand(channels, *value.shape).clone()
+
+
+def wide(x: Tensor) -> torch.dtype:
+    """The type that sums of x are taken in: float64 for float32, where there is one."""
+    return torch.float64 if x.dtype == torch.float32 and x.device.type != "mps" else x.dtype
 
 
 def show(value: Tensor) -> str:

@@ -38,7 +38,7 @@ class _Attach(torch.autograd.Function):
         return grad, (size.flatten(0, -2).sum(0, dtype=ctx.dtype) if ctx.per_feature else size.sum(dtype=ctx.dtype))
 
 
-def attach_inversion(y: Tensor, f: Any, x: Tensor) -> Tensor:
+def attach_inversion(y: Tensor, f: Any, x: Tensor, weight: Tensor | None = None) -> Tensor:
     r"""y, carrying `f.inversion` · E[(|f⁻¹(f(x))| − |x|)²] into the backward pass.
 
     Only the parameters of f learn from it; neither y nor the gradient of x changes. Under `no_grad` and in
@@ -48,12 +48,15 @@ def attach_inversion(y: Tensor, f: Any, x: Tensor) -> Tensor:
         y: The output of the aggregation.
         f: The function; one without a weight `inversion` needs no objective.
         x: What f was applied to, ``[N, ...]``.
+        weight: Weights of the elements, of a shape that expands to that of x.
     """
-    weight = getattr(f, "inversion", 0.0)
-    if not (weight and f.training and torch.is_grad_enabled() and x.numel()):
+    strength = getattr(f, "inversion", 0.0)
+    if not (strength and f.training and torch.is_grad_enabled() and x.numel()):
         return y
     rows = max(1, SAMPLE * x.size(0) // x.numel())
-    loss = f.inversion_loss(x[:: max(1, x.size(0) // rows)].detach())
-    f.last_inversion_loss.copy_(loss.detach().mean())
-    attached: Tensor = _Attach.apply(y, weight * loss)  # type: ignore[no-untyped-call]
+    some = slice(None, None, max(1, x.size(0) // rows))
+    loss = f.inversion_loss(x[some].detach(), None if weight is None else weight[some].detach())
+    if not torch._C._are_functorch_transforms_active():  # under torch.func there is no writing to a buffer
+        f.last_inversion_loss.copy_(loss.detach().mean())
+    attached: Tensor = _Attach.apply(y, strength * loss)  # type: ignore[no-untyped-call]
     return attached

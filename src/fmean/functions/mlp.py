@@ -77,10 +77,12 @@ class MLPAutoencoder(ScalarFunction):
         y: Tensor = self.decoder(s.unsqueeze(-1) if self.k == 1 else s)
         return y.squeeze(-1)
 
-    def inversion_loss(self, x: Tensor) -> Tensor:
+    def inversion_loss(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """E[(|f⁻¹(f(x))| − |x|)²] over the elements of x, ``[]``, or of each feature, ``[channels]``."""
         x_hat: Tensor = self.decoder(self.encoder(x.unsqueeze(-1), track=False), track=False).squeeze(-1)
         loss = (x_hat.abs() - x.abs()).square()
+        if weight is not None:
+            loss = loss * (weight / weight.mean().clamp_min(torch.finfo(x.dtype).tiny))
         return loss.mean() if self.channels == 1 else loss.flatten(0, -2).mean(0)
 
     def extra_repr(self) -> str:
@@ -122,6 +124,8 @@ class _MLP(nn.Module):
 
     def _normalise(self, h: Tensor, i: int, track: bool) -> Tensor:
         norm = cast(nn.BatchNorm1d, self.norms[i])
+        if h.numel() == 0:
+            return h
         flat = h.reshape(-1, norm.num_features).to(norm.weight.dtype)
         if norm.training and not track:
             flat = F.batch_norm(flat, None, None, norm.weight, norm.bias, True, 0.0, norm.eps)

@@ -65,7 +65,7 @@ class Power(ScalarFunction):
 
     def scaled(self, x: Tensor, m: Tensor) -> Tensor:
         m = m.abs()
-        ratio = x.abs() / torch.where(m == 0, 1.0, m)
+        ratio = torch.where(m == 0, 1.0 if self.p < 0 else 0.0, x.abs() / torch.where(m == 0, 1.0, m))
         return pow_or_zero(ratio.clamp_max(torch.finfo(x.dtype).max), self.p)
 
     def scaled_inverse(self, s: Tensor, m: Tensor) -> Tensor:

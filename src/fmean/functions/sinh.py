@@ -83,6 +83,14 @@ class SinhLinear(ScalarFunction):
         log = torch.log(s.abs() + torch.sqrt(s * s + torch.exp(-2 * t).clamp_min(1e-30)))
         return self.u_inverse(torch.where(t > 0, s.sign() * (t + log), torch.asinh(s)))
 
+    def times(self, a: Tensor, b: Tensor) -> Tensor:
+        # In logs: log|sinh u| = |u| + log(1 − e^(−2|u|)) − log 2, and asinh(eᴸ) = L + log 2 for a large L.
+        u, v = self.u(a), self.u(b)
+        size = torch.stack(torch.broadcast_tensors(u.abs(), v.abs()))  # type: ignore[no-untyped-call]
+        log = (size + torch.log(-torch.expm1(-2 * size)) - math.log(2)).sum(0)
+        asinh = torch.where(log > LARGEST_U, log + math.log(2), torch.asinh(torch.exp(log.clamp_max(LARGEST_U))))
+        return self.u_inverse(u.sign() * v.sign() * asinh)
+
 
 class SinhLog(SinhLinear):
     r"""f(x) = sinh(p·log|x| + c),  f⁻¹(s) = exp((asinh(s) − c)/p),  p = e^ρ.

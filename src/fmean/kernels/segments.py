@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..functions.base import wide
+
 __all__ = ["Segments", "segment_gather", "segment_sum"]
 
 
@@ -15,10 +17,11 @@ __all__ = ["Segments", "segment_gather", "segment_sum"]
 def segment_sum(x: Tensor, index: Tensor, size: int) -> Tensor:
     """Σ of the rows of x in each of `size` sets, ``[N, ...]`` → ``[size, ...]``; 0 for an empty set.
 
-    float32 is summed in float64: one after another, 10,000 terms would lose three of seven digits.
+    float32 is summed to float64: one after another, 10,000 terms would lose three of seven digits.
     """
-    out = torch.zeros((size, *x.shape[1:]), dtype=_wide(x), device=x.device)
-    return _flat(out).scatter_add_(0, _expanded(index, x), _flat(x).to(out.dtype)).view(out.shape).to(x.dtype)
+    out = torch.zeros((size, *x.shape[1:]), dtype=wide(x), device=x.device)
+    _flat(out).scatter_add_(0, _expanded(index, x), _flat(x).to(out.dtype))
+    return out
 
 
 @torch.library.custom_op("fmean::segment_gather", mutates_args=())
@@ -29,7 +32,7 @@ def segment_gather(y: Tensor, index: Tensor) -> Tensor:
 
 @segment_sum.register_fake
 def _(x: Tensor, index: Tensor, size: int) -> Tensor:
-    return x.new_empty((size, *x.shape[1:]))
+    return x.new_empty((size, *x.shape[1:]), dtype=wide(x))
 
 
 @segment_gather.register_fake
@@ -37,35 +40,51 @@ def _(y: Tensor, index: Tensor) -> Tensor:
     return y.new_empty((index.size(0), *y.shape[1:]))
 
 
-# Each is the other's transpose, and so its gradient.
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(inputs[1])
-    ctx.size = inputs[0].size(0)
+# Their gradients, each the transpose of the other. As autograd functions, since torch.func does not know the
+# gradients that are registered with an operator.
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, index: Tensor, size: int) -> Tensor:
+        return segment_sum(x, index, size)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+        ctx.dtype = inputs[0].dtype
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return _Gather.apply(grads[0].to(ctx.dtype), *ctx.saved_tensors), None, None  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, x: Tensor, index: Tensor, size: int) -> tuple[Tensor, int]:
+        return _batched(lambda x, index: _Sum.apply(x, index, size), info, dims, x, index)  # type: ignore[no-untyped-call]
 
 
-def _sum_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-    return segment_gather(grad, *ctx.saved_tensors), None, None
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(y: Tensor, index: Tensor) -> Tensor:
+        return segment_gather(y, index)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+        ctx.size, ctx.dtype = inputs[0].size(0), inputs[0].dtype
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return _Sum.apply(grads[0], *ctx.saved_tensors, ctx.size).to(ctx.dtype), None  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, y: Tensor, index: Tensor) -> tuple[Tensor, int]:
+        return _batched(_Gather.apply, info, dims, y, index)
 
 
-def _gather_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-    return segment_sum(grad, *ctx.saved_tensors, ctx.size), None
-
-
-segment_sum.register_autograd(_sum_backward, setup_context=_setup)
-segment_gather.register_autograd(_gather_backward, setup_context=_setup)
-
-
-def _vmap(operator: Any) -> None:
-    @operator.register_vmap  # type: ignore[untyped-decorator]
-    def rule(info: Any, dims: Any, x: Tensor, index: Tensor, *size: int) -> tuple[Tensor, int]:
-        if dims[1] is None:  # the same sets in every entry of the batch, which can stand as one more feature
-            return operator(x.movedim(dims[0], -1), index, *size), -1
-        xs = [x] * info.batch_size if dims[0] is None else x.unbind(dims[0])
-        return torch.stack([operator(a, i, *size) for a, i in zip(xs, index.unbind(dims[1]), strict=True)]), 0
-
-
-_vmap(segment_sum)
-_vmap(segment_gather)
+def _batched(run: Any, info: Any, dims: Any, x: Tensor, index: Tensor) -> tuple[Tensor, int]:
+    if dims[1] is None:  # the same sets in every entry of the batch, which can stand as one more feature
+        return run(x.movedim(dims[0], -1), index), -1
+    xs = [x] * info.batch_size if dims[0] is None else x.unbind(dims[0])
+    return torch.stack([run(a, i) for a, i in zip(xs, index.unbind(dims[1]), strict=True)]), 0
 
 
 @dataclass(frozen=True)
@@ -79,7 +98,7 @@ class Segments:
     Example:
         >>> sets = Segments(torch.tensor([0, 2, 0]), 3)
         >>> sets.sum(torch.tensor([1.0, 2.0, 3.0]))
-        tensor([4., 0., 2.])
+        tensor([4., 0., 2.], dtype=torch.float64)
     """
 
     index: Tensor | None
@@ -92,26 +111,22 @@ class Segments:
         return Segments(torch.searchsorted(ptr, positions, right=True) - 1, ptr.numel() - 1)
 
     def sum(self, x: Tensor) -> Tensor:
-        """Σ over each set, ``[N, ...]`` → ``[size, ...]``; 0 for an empty set."""
+        """Σ over each set, ``[N, ...]`` → ``[size, ...]``, float32 to float64; 0 for an empty set."""
         if self.index is None:
-            return x.sum(0, keepdim=True, dtype=_wide(x)).to(x.dtype)
-        return segment_sum(x, self.index, self.size)  # type: ignore[no-any-return]
+            return x.sum(0, keepdim=True, dtype=wide(x))
+        return _Sum.apply(x, self.index, self.size)  # type: ignore[no-untyped-call, no-any-return]
 
     def max(self, x: Tensor) -> Tensor:
         """The maximum of each set, ``[N, ...]`` → ``[size, ...]``; 0 for an empty set."""
         if self.index is None:
-            return x.amax(0, keepdim=True)
+            return x.amax(0, keepdim=True) if x.size(0) else x.new_zeros(1, *x.shape[1:])
         out = x.new_zeros(self.size, *x.shape[1:])
         out = _flat(out).scatter_reduce(0, _expanded(self.index, x), _flat(x), "amax", include_self=False)
         return out.view(self.size, *x.shape[1:])
 
     def gather(self, y: Tensor) -> Tensor:
         """What belongs to the set of each element, ``[size, ...]`` → ``[N, ...]`` (``[1, ...]`` for one set)."""
-        return y if self.index is None else segment_gather(y, self.index)
-
-
-def _wide(x: Tensor) -> torch.dtype:
-    return torch.float64 if x.dtype == torch.float32 and x.device.type != "mps" else x.dtype
+        return y if self.index is None else _Gather.apply(y, self.index)  # type: ignore[no-untyped-call]
 
 
 # PyTorch has a fast scatter for two dimensions and an index that is expanded, never copied.
