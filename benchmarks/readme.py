@@ -78,8 +78,25 @@ def inversion() -> str:
     return f"{table(header, rows, right=3)}\n\nMade by `{record['command']}`, on {record['machine']}."
 
 
+def speed() -> str:
+    record = load("fused_gpu.json")
+    rows = [row for row in record["rows"] if row["workload"] == "paper, sorted"]
+    total = next(row for row in rows if row["method"] == "pyg-sum")
+    names = {"genagg-sinh": '**`GenAgg("sinh")`**', "genagg-sinh-plain": "the same, plain path"}
+    columns = ("forward_ms", "forward_backward_ms", "peak_mib")
+    cells = [
+        [names.get(row["method"], f"PyG {row['method'].removeprefix('pyg-')}")]
+        + [f"{row[column]:.2f} ({row[column] / total[column]:.1f} ×)" for column in columns[:2]]
+        + [f"{row['peak_mib']:,.0f}"]
+        for row in rows
+    ]
+    header = ["", "forward, ms (× sum)", "forward + backward, ms (× sum)", "peak memory, MiB"]
+    size = f"{record['edges']:,} edges × {record['features']} features, {record['nodes']:,} nodes, float32"
+    return f"{table(header, cells, right=3)}\n\n{size}. Made by `{record['command']}`, on {record['machine']}."
+
+
 def render(text: str) -> str:
-    blocks = {block.__name__: block for block in (the_13, learned, inversion)}
+    blocks = {block.__name__: block for block in (the_13, learned, inversion, speed)}
     return re.sub(
         r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)",
         lambda match: f"{match[1]}{blocks[match[2]]()}\n{match[3]}",

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from .functions import ScalarFunction
 from .functions.inversion import attach_inversion
-from .inputs import as_parameter, as_segments, as_weight, check_function, check_inverse, check_output, check_x
-from .kernels import Segments
+from .inputs import as_parameter, as_weight, check_function, check_inverse, check_output, check_sets, check_x
+from .kernels import Segments, fused_f_mean
 
 __all__ = ["augmented_f_mean"]
 
@@ -55,9 +55,13 @@ def augmented_f_mean(
                 [6.]])
     """
     check_x(x, dim)
-    sets, n = as_segments(x.size(dim), x.device, index, ptr, dim_size)
+    index, ptr, size = check_sets(x.size(dim), x.device, index, ptr, dim_size)
     features = 1 if x.dim() == 1 or dim % x.dim() == x.dim() - 1 else x.size(-1)
     check_function(f, features)
+    if weight is None:
+        y = fused_f_mean(x, f, alpha, beta, index, ptr, size, dim)
+        if y is not None:
+            return y
 
     with _no_autocast(x.device.type):
         kind = torch.float32 if x.dtype.itemsize < 4 else x.dtype
@@ -66,7 +70,8 @@ def augmented_f_mean(
         if weight is not None:
             w = as_weight(weight, x, dim).to(kind)
             z = torch.where((w == 0) & ~z.isfinite(), 1.0, z)  # 0 · ∞ is NaN, but what has no weight is not there
-        n = n.view(-1, *[1] * (z.dim() - 1)) if w is None else sets.sum(w)
+        sets = Segments.of(z.size(0), index, ptr, size)
+        n = sets.sum(z.new_ones(z.size(0), *[1] * (z.dim() - 1)) if w is None else w)
         empty = n == 0
         n = torch.where(empty, 1, n).to(kind)
 

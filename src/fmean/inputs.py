@@ -9,7 +9,15 @@ from torch import Tensor
 
 from .kernels import Segments
 
-__all__ = ["as_parameter", "as_segments", "as_weight", "check_function", "check_inverse", "check_output", "check_x"]
+__all__ = [
+    "as_parameter",
+    "as_weight",
+    "check_function",
+    "check_inverse",
+    "check_output",
+    "check_sets",
+    "check_x",
+]
 
 
 def check_x(x: Tensor, dim: int) -> None:
@@ -23,10 +31,10 @@ def check_x(x: Tensor, dim: int) -> None:
         raise ValueError(f"dim={dim} is not a dimension of x with shape {list(x.shape)}")
 
 
-def as_segments(
+def check_sets(
     elements: int, device: torch.device, index: Tensor | None, ptr: Tensor | None, dim_size: int | None
-) -> tuple[Segments, Tensor]:
-    """The sets that `index` or `ptr` describe, and the number of elements in each, ``[size]``.
+) -> tuple[Tensor | None, Tensor | None, int]:
+    """`index` and `ptr` in int64, and the number of sets they describe.
 
     Values are checked on the CPU alone: on a GPU a look at them would make every call wait for the device,
     whose own kernels stop at an index out of range.
@@ -40,7 +48,7 @@ def as_segments(
     if index is None and ptr is None:
         if dim_size not in (None, 1):
             raise ValueError(f"dim_size={dim_size} needs index or ptr: without them all elements form one set")
-        return Segments(None, 1), torch.full((1,), elements, device=device)
+        return None, None, 1
 
     if ptr is not None:
         ptr = _check_integers(ptr, "ptr", device)
@@ -54,29 +62,22 @@ def as_segments(
                 f"ptr must rise from 0 to the number of elements, {elements}, got values from {ptr[0]} to {ptr[-1]}"
                 + (" that fall in between" if (ptr.diff() < 0).any() else "")
             )
-        if index is None:
-            return Segments.from_ptr(ptr, elements), ptr.diff()
+        dim_size = size
 
-    assert index is not None
-    index = _check_integers(index, "index", device)
-    if index.numel() != elements:
-        raise ValueError(
-            f"index must have one entry for each of the {elements} elements along dim, got {index.numel()}"
-        )
-    if ptr is not None:
-        size = ptr.numel() - 1
-    elif dim_size is not None:
-        size = dim_size
-    else:
-        size = int(index.max()) + 1 if elements else 0
-    if look and elements:
-        low, high = index.aminmax()
-        if low < 0 or high >= size:
-            raise ValueError(f"index must lie in 0 … {size - 1} (dim_size={size}), got values from {low} to {high}")
-    sets = Segments(index, size)
-    if look and ptr is not None and not torch.equal(Segments.from_ptr(ptr, elements).index, index):  # type: ignore[arg-type]
-        raise ValueError("index and ptr describe different sets; give one of them, or a sorted index that fits ptr")
-    return sets, sets.sum(torch.ones_like(index)) if ptr is None else ptr.diff()
+    if index is not None:
+        index = _check_integers(index, "index", device)
+        if index.numel() != elements:
+            raise ValueError(
+                f"index must have one entry for each of the {elements} elements along dim, got {index.numel()}"
+            )
+        size = (int(index.max()) + 1 if elements else 0) if dim_size is None else dim_size
+        if look and elements:
+            low, high = index.aminmax()
+            if low < 0 or high >= size:
+                raise ValueError(f"index must lie in 0 … {size - 1} (dim_size={size}), got values from {low} to {high}")
+        if look and ptr is not None and not torch.equal(Segments.from_ptr(ptr, elements).index, index):  # type: ignore[arg-type]
+            raise ValueError("index and ptr describe different sets; give one of them, or a sorted index that fits ptr")
+    return index, ptr, size
 
 
 def _may_look(device: torch.device) -> bool:

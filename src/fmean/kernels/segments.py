@@ -110,6 +110,10 @@ class Segments:
         positions = torch.arange(elements, device=ptr.device, dtype=ptr.dtype)
         return Segments(torch.searchsorted(ptr, positions, right=True) - 1, ptr.numel() - 1)
 
+    @staticmethod
+    def of(elements: int, index: Tensor | None, ptr: Tensor | None, size: int) -> Segments:
+        return Segments.from_ptr(ptr, elements) if index is None and ptr is not None else Segments(index, size)
+
     def sum(self, x: Tensor) -> Tensor:
         """Σ over each set, ``[N, ...]`` → ``[size, ...]``, float32 to float64; 0 for an empty set."""
         if self.index is None:
