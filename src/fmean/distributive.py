@@ -14,7 +14,8 @@ from .standard import standard
 
 __all__ = ["distributive_operators"]
 
-Operator = Callable[[Tensor, Tensor], Tensor]
+Number = float | Tensor
+Operator = Callable[[Number, Number], Tensor]
 
 
 def distributive_operators(agg: str | GenAgg) -> list[Operator]:
@@ -32,8 +33,8 @@ def distributive_operators(agg: str | GenAgg) -> list[Operator]:
 
     Example:
         >>> add, multiply = distributive_operators("mean")
-        >>> add(torch.tensor(2.0), torch.tensor(3.0)), multiply(torch.tensor(2.0), torch.tensor(3.0))
-        (tensor(5.), tensor(6.))
+        >>> add(2, 3), multiply(2, torch.tensor([3.0, 4.0]))
+        (tensor(5.), tensor([6., 8.]))
     """
     if isinstance(agg, str):
         agg = standard(agg)
@@ -45,18 +46,26 @@ def distributive_operators(agg: str | GenAgg) -> list[Operator]:
     if bool((agg.beta != 0).any()):
         if not getattr(f, "homogeneous", False):
             raise ValueError(f"the theorem needs β = 0, but β is {agg.beta.detach().tolist()} and f is {f}")
-        return [lambda a, b: a.abs() * b]
+        return [lambda a, b: torch.as_tensor(a).abs() * b]
 
-    def plus(a: Tensor, b: Tensor) -> Tensor:
+    def plus(a: Number, b: Number) -> Tensor:
         # f⁻¹(f(a) + f(b)) is the f-mean with α = 1 of {a, b}
-        pair = torch.stack(torch.broadcast_tensors(a, b))  # type: ignore[no-untyped-call]
+        pair = torch.stack(torch.broadcast_tensors(*_tensors(a, b)))  # type: ignore[no-untyped-call]
         return augmented_f_mean(pair, f, alpha=1.0, dim=0).squeeze(0)
 
-    def times(a: Tensor, b: Tensor) -> Tensor:
+    def times(a: Number, b: Number) -> Tensor:
+        a, b = _tensors(a, b)
         return f.times(a, b) if hasattr(f, "times") else f.inverse(f.forward(a) * f.forward(b))  # type: ignore[no-any-return]
 
     limit = getattr(f, "reduction", "sum") == "max"  # there n^((α−1)/p) is 1: α says nothing
     return [plus, times] if limit or bool((agg.alpha == 0).all()) else [times]
+
+
+def _tensors(a: Number, b: Number) -> tuple[Tensor, Tensor]:
+    """Both as tensors; a plain number takes the type and device of the other one."""
+    if not isinstance(a, Tensor):
+        a = b.new_tensor(a) if isinstance(b, Tensor) else torch.tensor(float(a))
+    return a, b if isinstance(b, Tensor) else a.new_tensor(b)
 
 
 def _check(f: Any) -> None:

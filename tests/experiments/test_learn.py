@@ -90,6 +90,17 @@ def test_a_damaged_checkpoint_is_set_aside(tmp_path):
     assert any("damaged" in p.name for p in tmp_path.iterdir())
 
 
+def test_the_default_run_learns_all_13():
+    """`fmean learn` as it is; README has its time."""
+    learner = Learner(Settings())
+    for _ in learner.train():
+        pass
+    learned = learner.result()
+    assert [one.target for one in learned] == list(STANDARD)
+    assert min(one.correlation for one in learned) >= 0.98
+    assert [one.nearest[0][0] for one in learned] == list(STANDARD)
+
+
 class TestCommand:
     def run(self, *arguments):
         return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "160"})
