@@ -217,12 +217,13 @@ class TestUnderPyTorch:
             torch.testing.assert_close(a, b)
 
     def test_vmap_and_functional_call(self, agg):
-        if agg.f.exact:  # the MLP keeps its last inversion loss in a buffer, which then has to be stacked too
-            models = [copy.deepcopy(agg) for _ in range(3)]
-            parameters, buffers = torch.func.stack_module_state(models)
-            x = torch.randn(3, 10, 8)
-            y = torch.func.vmap(lambda p, b, x: torch.func.functional_call(agg, (p, b), (x,)))(parameters, buffers, x)
-            torch.testing.assert_close(y, torch.stack([model(v) for model, v in zip(models, x, strict=True)]))
+        models = [copy.deepcopy(agg) for _ in range(3)]
+        for model in models:
+            model.reset_parameters()
+        parameters, buffers = torch.func.stack_module_state(models)
+        x = torch.randn(3, 10, 8)
+        y = torch.func.vmap(lambda p, b, x: torch.func.functional_call(agg, (p, b), (x,)))(parameters, buffers, x)
+        torch.testing.assert_close(y, torch.stack([model(v) for model, v in zip(models, x, strict=True)]))
 
     def test_on_the_meta_device(self):
         with torch.device("meta"):
