@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fmean import STANDARD, standard
+from fmean.experiments.bars import number, title
 
 ROOT = Path(__file__).parent.parent
 
@@ -78,31 +79,48 @@ def inversion() -> str:
     return f"{table(header, rows, right=3)}\n\nMade by `{record['command']}`, on {record['machine']}."
 
 
-def speed() -> str:
-    record = load("fused_gpu.json")
-    rows = [row for row in record["rows"] if row["workload"] == "paper, sorted"]
-    total = next(row for row in rows if row["method"] == "pyg-sum")
-    names = {"genagg-sinh": '**`GenAgg("sinh")`**', "genagg-sinh-plain": "the same, plain path"}
-    columns = ("forward_ms", "forward_backward_ms", "forward_backward_kernel_ms")
-    cells = [
-        [names.get(row["method"], f"PyG {row['method'].removeprefix('pyg-')}")]
-        + [f"{row[column]:.2f} ({row[column] / total[column]:.1f} ×)" for column in columns]
-        + [f"{row['peak_mib']:,.0f}"]
-        for row in rows
-    ]
-    header = [
-        "",
-        "forward, ms (× sum)",
-        "forward + backward, ms (× sum)",
-        "of these the GPU, ms (× sum)",
-        "peak memory, MiB",
-    ]
-    size = f"{record['edges']:,} edges × {record['features']} features, {record['nodes']:,} nodes, float32"
-    return f"{table(header, cells, right=4)}\n\n{size}. Made by `{record['command']}`, on {record['machine']}."
+NAMES = {
+    "authors-genagg": "the authors' `genagg`, f = MLP",
+    "fmean-sinh": '**`GenAgg("sinh")`**',
+    "fmean-mlp": '**`GenAgg("mlp")`**',
+    "fmean-invertible": '`GenAgg("invertible")`',
+    "fmean-root_mean_square": '`standard("root_mean_square")`',
+    "fmean-log_sum_exp": '`standard("log_sum_exp")`',
+    "fmean-sinh-plain": '`GenAgg("sinh")`, plain path',
+}
+
+
+def _speed(name: str, cases: list[tuple[str, str]]) -> str:
+    record = load(name)
+    columns = {"forward_ms": "forward", "forward_backward_ms": "forward + backward"}
+    if any("forward_kernel_ms" in row for row in record["rows"]):
+        columns |= {"forward_kernel_ms": "forward, GPU", "forward_backward_kernel_ms": "forward + backward, GPU"}
+    tables = []
+    for workload, level in cases:
+        rows = [row for row in record["rows"] if (row["workload"], row["level"]) == (workload, level)]
+        total = next(row for row in rows if row["method"] == "pyg-sum")
+        cells = [
+            [NAMES.get(row["method"], f"PyG {row['method'].removeprefix('pyg-')}")]
+            + [f"{number(row[column])} ({number(row[column] / total[column])} ×)" for column in columns]
+            + [f"{row['peak_mib']:,.0f}"]
+            for row in rows
+        ]
+        heading = f"{title(rows[0])}; milliseconds (× PyG sum)"
+        tables.append(table([heading, *columns.values(), "peak, MiB"], cells, right=len(columns) + 1))
+    made = f"Made by `{record['command']}`, on {record['machine']}, torch {record['versions']['torch']}."
+    return "\n\n".join([*tables, made])
+
+
+def speed_gpu() -> str:
+    return _speed("bench_gpu.json", [("paper", "aggregation"), ("paper", "layer"), ("products", "layer")])
+
+
+def speed_cpu() -> str:
+    return _speed("bench_cpu.json", [("paper", "aggregation"), ("paper", "layer")])
 
 
 def render(text: str) -> str:
-    blocks = {block.__name__: block for block in (the_13, learned, inversion, speed)}
+    blocks = {block.__name__: block for block in (the_13, learned, inversion, speed_gpu, speed_cpu)}
     return re.sub(
         r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)",
         lambda match: f"{match[1]}{blocks[match[2]]()}\n{match[3]}",

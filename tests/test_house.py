@@ -15,6 +15,7 @@ ORDER = [
     "inputs",
     "aggregate",
     "genagg",
+    "nn",
     "standard",
     "distributive",
     "checkpoint",

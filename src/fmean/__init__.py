@@ -3,7 +3,7 @@ r"""fmean: the generalised f-mean, a learnable aggregation for graph neural netw
 y = f⁻¹( n^(α−1) · Σ f(xᵢ − β·μ) )      f, α, β learned
 """
 
-from . import functions
+from . import functions, nn
 from .aggregate import augmented_f_mean
 from .checkpoint import load, save
 from .distributive import distributive_operators
@@ -19,6 +19,7 @@ __all__ = [
     "distributive_operators",
     "functions",
     "load",
+    "nn",
     "save",
     "standard",
 ]

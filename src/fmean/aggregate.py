@@ -11,9 +11,9 @@ from torch import Tensor
 from .functions import ScalarFunction
 from .functions.inversion import attach_inversion
 from .inputs import as_parameter, as_weight, check_function, check_inverse, check_output, check_sets, check_x
-from .kernels import Segments, fused_f_mean
+from .kernels import Segments, as_int64, fused_f_mean
 
-__all__ = ["augmented_f_mean"]
+__all__ = ["augmented_f_mean", "neighbour_f_mean"]
 
 
 def augmented_f_mean(
@@ -59,9 +59,10 @@ def augmented_f_mean(
     features = 1 if x.dim() == 1 or dim % x.dim() == x.dim() - 1 else x.size(-1)
     check_function(f, features)
     if weight is None:
-        y = fused_f_mean(x, f, alpha, beta, index, ptr, size, dim)
+        first = dim in (0, -x.dim())  # a view less for autograd to keep track of
+        y = fused_f_mean(x if first else x.movedim(dim, 0), f, alpha, beta, index, ptr, size)
         if y is not None:
-            return y
+            return y if first else y.movedim(0, dim)
 
     with _no_autocast(x.device.type):
         kind = torch.float32 if x.dtype.itemsize < 4 else x.dtype
@@ -75,14 +76,50 @@ def augmented_f_mean(
         empty = n == 0
         n = torch.where(empty, 1, n).to(kind)
 
+        shift: float | Tensor = 0.0
+        translates = getattr(f, "translates", False)
         if isinstance(beta, Tensor) or beta != 0:
             mu = sets.sum(z if w is None else w * z) / n
-            z = z - sets.gather((as_parameter(beta, "beta", features, 1, z) * mu).to(kind))
+            shift = (as_parameter(beta, "beta", features, 1, z) * mu).to(kind)
+            z = z if translates else z - sets.gather(shift)
 
         y = _f_mean(z, f, alpha, sets, n, empty, w, features)
+        y = y - shift if translates else y
         y = torch.where(empty, 0.0, y)
         y = attach_inversion(y, f, z, w)
     return y.movedim(0, dim).to(x.dtype)
+
+
+def neighbour_f_mean(
+    x: Tensor,
+    f: Any,
+    alpha: float | Tensor,
+    beta: float | Tensor,
+    source: Tensor,
+    index: Tensor,
+    dim_size: int,
+    factor: Tensor | None = None,
+) -> Tensor:
+    """`augmented_f_mean` of the messages factorₑ · x[sourceₑ], where fused kernels can without writing them down.
+
+    Arguments:
+        x: The nodes, ``[N, F]``.
+        source: The node that each message comes from, ``[E]``.
+        index: The set that each message goes to, ``[E]``.
+        dim_size: The number of sets.
+        factor: What each message is multiplied by, ``[E]``.
+    """
+    check_x(x, -2)
+    check_function(f, x.size(-1))
+    to, _, size = check_sets(source.numel(), x.device, index, None, dim_size)
+    source = as_int64(source)
+    y = fused_f_mean(x, f, alpha, beta, to, None, size, source, factor)
+    if y is None:
+        # In float32 at least, as backward sums over all messages of a node.
+        message = x.to(torch.float32 if x.dtype.itemsize < 4 else x.dtype).index_select(0, source)
+        message = message if factor is None else message * factor.unsqueeze(-1)
+        y = augmented_f_mean(message, f, alpha, beta, to, None, size)
+    return y.to(x.dtype)
 
 
 def _f_mean(
@@ -106,12 +143,13 @@ def _f_mean(
     check_output(terms, z)
     k = terms.size(-1) if terms.dim() > z.dim() else 1
     s = sets.sum(terms if w is None else _channelled(w, terms, z) * terms)
-    s = (_channelled(n, s, z) ** (as_parameter(alpha, "alpha", features, k, z) - 1) * s).to(z.dtype)
+    s = _channelled(n, s, z) ** (as_parameter(alpha, "alpha", features, k, z) - 1) * s
+    s = s if terms.dtype != z.dtype else s.to(z.dtype)  # an f that needs more than z's type keeps it up to its inverse
     # f⁻¹ may have no gradient at 0, and NaN · 0 is NaN: an empty set takes some other value until it is set to 0.
     s = torch.where(_channelled(empty, s, z), 0.5, s)
     y: Tensor = f.scaled_inverse(s, m) if isinstance(f, ScalarFunction) else f.inverse(s)
     check_inverse(y, s, z)
-    return y
+    return y.to(z.dtype)
 
 
 def _terms(z: Tensor, f: Any, sets: Segments, w: Tensor | None) -> tuple[Tensor | None, Tensor]:
@@ -122,7 +160,9 @@ def _terms(z: Tensor, f: Any, sets: Segments, w: Tensor | None) -> tuple[Tensor 
         bound = f.bound(z) if isinstance(f, ScalarFunction) else None
         if bound is not None:
             m = sets.max(bound if w is None else torch.where(_channelled(w, bound, z) > 0, bound, -torch.inf))
-            m = torch.where(m == -torch.inf, 0.0, m)  # no element has a weight
+            if w is not None:  # where no element has a weight, all count: backward must stay finite there too
+                m = torch.where(m == -torch.inf, sets.max(bound), m)
+            m = torch.where(m == -torch.inf, 0.0, m)  # an empty set
             mi = sets.gather(m)
         if w is not None:
             # What has no weight was no part of m, and may overflow; 0 · ∞ is NaN.

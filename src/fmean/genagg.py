@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.aggr import Aggregation
 
-from .aggregate import augmented_f_mean
+from .aggregate import augmented_f_mean, neighbour_f_mean
 from .functions import ScalarFunction, function
 from .functions.base import show
 from .inputs import check_function
@@ -130,6 +130,32 @@ class GenAgg(Aggregation):  # type: ignore[misc]
         `max_num_elements` is part of PyG's interface and not needed here.
         """
         return augmented_f_mean(x, self.f, self.alpha, self._used_beta(), index, ptr, dim_size, dim)
+
+    def neighbours(
+        self, x: Tensor, source: Tensor, index: Tensor, dim_size: int, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        r"""y = ⨁ wₑ·x[sourceₑ] over the edges e of each set of `index`: gather and aggregation in one.
+
+        What the layers of `fmean.nn` call. The weight is a factor of the message; it does not count it.
+
+        Arguments:
+            x: The values of the nodes, ``[N, F]``.
+            source: The node that each edge comes from, ``[E]``.
+            index: The set that each edge goes to, ``[E]``.
+            dim_size: The number of sets.
+            edge_weight: w, ``[E]``. (default: 1)
+
+        Returns:
+            ``[dim_size, F]``, of the type of `x`.
+
+        Example:
+            >>> from fmean import standard
+            >>> x = torch.tensor([[1.0], [2.0], [4.0]])
+            >>> standard("mean").neighbours(x, torch.tensor([0, 2, 2]), torch.tensor([0, 0, 1]), dim_size=2)
+            tensor([[2.5000],
+                    [4.0000]])
+        """
+        return neighbour_f_mean(x, self.f, self.alpha, self._used_beta(), source, index, dim_size, edge_weight)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .kernels import Segments
+from .kernels import Segments, as_int64, extremes
 
 __all__ = [
     "as_parameter",
@@ -17,6 +17,7 @@ __all__ = [
     "check_output",
     "check_sets",
     "check_x",
+    "may_look",
 ]
 
 
@@ -43,7 +44,7 @@ def check_sets(
         raise TypeError(f"dim_size must be an integer, got {dim_size!r}")
     if dim_size is not None and dim_size < 0:
         raise ValueError(f"dim_size must be 0 or more, got {dim_size}")
-    look = _may_look(device)
+    look = may_look(device)
 
     if index is None and ptr is None:
         if dim_size not in (None, 1):
@@ -70,9 +71,12 @@ def check_sets(
             raise ValueError(
                 f"index must have one entry for each of the {elements} elements along dim, got {index.numel()}"
             )
-        size = (int(index.max()) + 1 if elements else 0) if dim_size is None else dim_size
+        if dim_size is None:
+            size = 0 if not elements else extremes(index)[1] + 1 if look else int(index.max()) + 1
+        else:
+            size = dim_size
         if look and elements:
-            low, high = index.aminmax()
+            low, high = extremes(index)
             if low < 0 or high >= size:
                 raise ValueError(f"index must lie in 0 … {size - 1} (dim_size={size}), got values from {low} to {high}")
         if look and ptr is not None and not torch.equal(Segments.from_ptr(ptr, elements).index, index):  # type: ignore[arg-type]
@@ -80,7 +84,7 @@ def check_sets(
     return index, ptr, size
 
 
-def _may_look(device: torch.device) -> bool:
+def may_look(device: torch.device) -> bool:
     """Whether values can be looked at: at no cost, and not in the midst of torch.compile or torch.func."""
     traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
     return device.type == "cpu" and not traced
@@ -95,7 +99,7 @@ def _check_integers(index: Tensor, name: str, device: torch.device) -> Tensor:
         raise ValueError(f"{name} must have one dimension, got shape {list(index.shape)}")
     if index.device != device:
         raise ValueError(f"{name} is on {index.device}, but x is on {device}")
-    return index.long()
+    return as_int64(index)
 
 
 def as_weight(weight: Tensor, x: Tensor, dim: int) -> Tensor:
@@ -114,7 +118,7 @@ def as_weight(weight: Tensor, x: Tensor, dim: int) -> Tensor:
         weight = weight.expand(elements, *weight.shape[1:])
     else:
         raise ValueError(f"weight must have shape [{elements}] or one that expands to {list(x.shape)}, got {shape}")
-    if _may_look(weight.device) and not (weight >= 0).all():
+    if may_look(weight.device) and not (weight >= 0).all():
         raise ValueError(f"weight must be 0 or more, got {weight.min().item():g}")
     return weight
 

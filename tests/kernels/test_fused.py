@@ -1,17 +1,20 @@
-"""The fused path against the plain one, on a GPU where there is one, else in Triton's interpreter."""
+"""The fused paths against the plain one: compiled for the CPU, and Triton's on a GPU or else in its interpreter."""
+
+import copy
 
 import pytest
 import torch
 
-from fmean import GenAgg
-from fmean.kernels import fused, plain
-from fmean.kernels.csr import csr_of_index, csr_of_ptr
+from fmean import GenAgg, standard
+from fmean.functions import InvertibleNN, MLPAutoencoder, Power
+from fmean.kernels import c_compile, c_kernels, csr, fused, plain
+from fmean.kernels.csr import csr_of_edges, csr_of_index, csr_of_ptr
+from fmean.kernels.describe import describe
 
-pytest.importorskip("triton")
-# NumPy, which the interpreter computes with, warns where a branch that is not taken overflows.
+# NumPy, which Triton's interpreter computes with, warns where a branch that is not taken overflows.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+GPU = torch.cuda.is_available()
 
 # Rows of every kind: empty, single, short and long, first and last ones empty.
 ROWS = {
@@ -20,152 +23,404 @@ ROWS = {
     "long": [130, 1],
     "empty": [0, 0, 4, 0],
 }
+LEARNABLE = {
+    "sinh": lambda: GenAgg(alpha=[0.1, 0.5, 0.9], beta=0.3),
+    "sinh, no β": lambda: GenAgg(alpha=[0.1, 0.5, 0.9], learn_beta=False),
+    "mlp": lambda: GenAgg("mlp", alpha=0.3, beta=0.3).eval(),
+    "mlp, training": lambda: GenAgg("mlp", alpha=0.3, beta=0.3),
+    "mlp, small": lambda: GenAgg(MLPAutoencoder((1, 3)), alpha=[0.1, 0.2, 0.3]).eval(),
+    "mlp, other sizes": lambda: GenAgg(MLPAutoencoder((1, 3, 2)), alpha=0.3, beta=0.2),
+    "mlp, BatchNorm": lambda: GenAgg(MLPAutoencoder((1, 4, 3), batch_norm=True), beta=0.1).eval(),
+    "invertible": lambda: GenAgg("invertible", alpha=0.4, beta=0.2),
+    "invertible, magnitude": lambda: GenAgg(InvertibleNN(2, magnitude=True), alpha=0.4, beta=0.2),
+}
+SYMBOLIC = {
+    **{name: lambda name=name: standard(name) for name in ("mean", "product", "harmonic_mean", "standard_deviation")},
+    "log_sum_exp": lambda: GenAgg("log_sum_exp", alpha=0.7, beta=0.2),
+    "cube": lambda: GenAgg(Power(3), alpha=0.7),
+    "max": lambda: standard("max"),
+    "max, centred": lambda: GenAgg("max", beta=0.3),
+    "min_magnitude": lambda: standard("min_magnitude"),
+}
 
 
-def problem(sizes, features=5, scale=1.0, beta=0.3, dtype=torch.float32):
-    agg = GenAgg(alpha=[0.1, 0.5, 0.9], beta=beta, learn_beta=beta != 0).to(DEVICE)
-    with torch.no_grad():
-        for parameter in agg.f.parameters():
-            parameter += 0.2 * torch.randn_like(parameter)
-    sizes = torch.tensor(sizes)
-    x = (torch.randn(int(sizes.sum()), features) * scale).to(DEVICE, dtype)
-    index = torch.arange(len(sizes)).repeat_interleave(sizes).to(DEVICE)
-    return agg, x, index, len(sizes)
-
-
-def run(agg, x, size, index=None, ptr=None, fused_path=True):
-    """The result, poisoned beforehand where the kernels write, and all gradients."""
-    x = x.clone().requires_grad_()
-    if fused_path:
-        beta = agg.beta if isinstance(agg.beta, torch.nn.Parameter) else None
-        parameters = fused.sinh_parameters(agg.f, agg.alpha)
-        y = fused.sinh_f_mean(x, index, ptr, size, beta, agg.f.eps, parameters)
+@pytest.fixture(params=["cpu", "triton"])
+def path(request, monkeypatch):
+    """The path under test. Without a GPU, Triton's kernels are given what the CPU's would get."""
+    monkeypatch.setattr(csr, "LONG", 6)  # so that small cases have rows of both kinds
+    if request.param == "cpu":
+        if c_compile.compiler() is None:
+            pytest.skip("no C++ compiler")
     else:
-        with plain():
-            y = agg(x, index, ptr, size)
-    g = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y)
-    return [y.detach(), *torch.autograd.grad(y, [x, *agg.parameters()], g)]
+        pytest.importorskip("triton")
+        from fmean.kernels import triton_kernels
 
-
-def agree(ours, reference, rtol=1e-3, atol=1e-4):
-    torch.testing.assert_close(ours[0], reference[0], rtol=max(1e-4, rtol / 10), atol=1e-5 + rtol / 100)
-    for a, b in zip(ours[1:], reference[1:], strict=True):
-        torch.testing.assert_close(a, b, rtol=rtol, atol=atol * max(1.0, b.abs().max().item()))
+        monkeypatch.setattr(triton_kernels, "LONG_ROWS", triton_kernels.Tile(1, 4, 4, 1))
+        if not GPU:
+            monkeypatch.setattr(fused, "_backend", lambda x: triton_kernels)
+    return request.param
 
 
 @pytest.fixture(autouse=True)
 def _poison(monkeypatch):
     """Memory that is not written to stays NaN."""
-    original = torch.Tensor.new_empty
+    for owner, name in ((torch.Tensor, "new_empty"), (torch, "empty_like")):
+        original = getattr(owner, name)
 
-    def poisoned(self, *size, **options):
-        out = original(self, *size, **options)
-        return out.fill_(torch.nan) if out.is_floating_point() else out
+        def poisoned(*args, original=original, **options):
+            out = original(*args, **options)
+            return out.fill_(torch.nan) if out.is_floating_point() else out
 
-    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
+        monkeypatch.setattr(owner, name, poisoned)
 
 
-@pytest.mark.parametrize("beta", [0.3, 0.0])
+def device(path):
+    return "cuda" if path == "triton" and GPU else "cpu"
+
+
+def aggregation(make, path):
+    torch.manual_seed(3)
+    agg = make()
+    with torch.no_grad():
+        for parameter in agg.f.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+        for norm in (m for m in agg.modules() if isinstance(m, torch.nn.BatchNorm1d)):
+            norm.running_mean.normal_()
+            norm.running_var.uniform_(0.5, 2)
+    return agg.to(device(path))
+
+
+def elements(sizes, path, features=5, scale=1.0, dtype=torch.float32, shuffled=False):
+    sizes = torch.tensor(sizes)
+    index = torch.arange(len(sizes)).repeat_interleave(sizes)
+    index = index[torch.randperm(len(index))] if shuffled else index
+    x = (torch.randn(len(index), features) * scale).to(dtype)
+    return x.to(device(path)), index.to(device(path)), len(sizes)
+
+
+def results(run, agg, leaves):
+    """The result and all gradients."""
+    leaves = [leaf.clone().requires_grad_() for leaf in leaves]
+    y = run(agg, *leaves)
+    g = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y)
+    wanted = [*leaves, *agg.parameters()]
+    gradients = torch.autograd.grad(y, wanted, g, allow_unused=True)
+    return [y.detach(), *(torch.zeros_like(p) if d is None else d for p, d in zip(wanted, gradients, strict=True))]
+
+
+def fused_call(agg, x, size, index=None, ptr=None, source=None, factor=None):
+    """As `fused_f_mean`, but for symbolic functions and on the CPU too, so that the interpreter sees them."""
+    found, beta = describe(agg.f, agg.alpha), agg._used_beta()
+    centred = isinstance(beta, torch.Tensor)
+    parameters = [*found.parameters, fused._as_tensor(agg.alpha, found.alphas, x), *([beta] if centred else [])]
+    strength = float(getattr(agg.f, "inversion", 0.0)) if agg.training else 0.0
+    call = fused.Call(source, index, ptr, size, found.recipe, centred, strength)
+    return fused._FMean.apply(x, factor, call, agg.f, *parameters)
+
+
+def plain_call(agg, x, size, index=None, ptr=None, source=None, factor=None):
+    with plain():
+        message = x if source is None else x[source]
+        return agg(message if factor is None else message * factor.unsqueeze(-1), index, ptr, size)
+
+
+def agree(ours, reference, rtol=1e-3):
+    torch.testing.assert_close(ours[0], reference[0], rtol=rtol / 10, atol=rtol / 100)
+    for a, b in zip(ours[1:], reference[1:], strict=True):
+        torch.testing.assert_close(a, b, rtol=rtol, atol=rtol / 10 * max(1.0, b.abs().max().item()))
+
+
+def compare(agg, leaves, **options):
+    ours = results(lambda agg, *leaves: fused_call(agg, *leaves[:1], **options), agg, leaves)
+    agree(ours, results(lambda agg, *leaves: plain_call(agg, *leaves[:1], **options), agg, leaves))
+    return ours
+
+
+def every_f(path):
+    return {**LEARNABLE, **(SYMBOLIC if path == "triton" else {})}
+
+
+@pytest.mark.parametrize("name", [*LEARNABLE, *SYMBOLIC])
+def test_agrees_with_the_plain_path(path, name):
+    if name not in every_f(path):
+        pytest.skip("a CPU takes the plain path for it")
+    x, index, size = elements(ROWS["mixed"], path)
+    compare(aggregation(every_f(path)[name], path), [x], size=size, index=index)
+
+
+@pytest.mark.parametrize("name", [*LEARNABLE, *SYMBOLIC])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_neighbours_with_weights(path, name, shuffled):
+    """Messages w·x[source]: gradients of x, of w and of all parameters."""
+    if name not in every_f(path) or name == "max, centred":
+        pytest.skip("takes the plain path")
+    agg = aggregation(every_f(path)[name], path)
+    _, index, size = elements(ROWS["mixed"], path, shuffled=shuffled)
+    x = torch.randn(9, 6).to(device(path))
+    source = torch.randint(0, 8, (len(index),)).to(device(path))  # node 8 sends nothing
+    w = torch.randn(len(index)).to(device(path))
+    both = {"size": size, "index": index, "source": source}
+    compare(agg, [x], **both)
+    ours = results(lambda agg, x, w: fused_call(agg, x, factor=w, **both), agg, [x, w])
+    agree(ours, results(lambda agg, x, w: plain_call(agg, x, factor=w, **both), agg, [x, w]))
+
+
+@pytest.mark.parametrize("features", [1, 4, 16, 64, 70])
+@pytest.mark.parametrize("name", ["sinh", "mlp, training"])
+def test_any_number_of_features(path, features, name):
+    x, index, size = elements([3, 0, 5, 9], path, features)
+    compare(aggregation(LEARNABLE[name], path), [x], size=size, index=index)
+
+
 @pytest.mark.parametrize("rows", ROWS)
-def test_agrees_with_the_plain_path(rows, beta):
-    agg, x, index, size = problem(ROWS[rows], beta=beta)
-    agree(run(agg, x, size, index), run(agg, x, size, index, fused_path=False))
-
-
-@pytest.mark.parametrize("features", [1, 4, 64, 70])
-def test_any_number_of_features(features):
-    agg, x, index, size = problem([3, 0, 5], features)
-    agree(run(agg, x, size, index), run(agg, x, size, index, fused_path=False))
+def test_every_kind_of_rows(path, rows):
+    x, index, size = elements(ROWS[rows], path)
+    compare(aggregation(LEARNABLE["sinh"], path), [x], size=size, index=index)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 30.0, 1e3])
-def test_terms_that_overflow_are_scaled(scale):
-    agg, x, index, size = problem(ROWS["mixed"], scale=scale)
-    ours, reference = run(agg, x, size, index), run(agg, x, size, index, fused_path=False)
-    torch.testing.assert_close(ours[0], reference[0], rtol=1e-4, atol=1e-6 + 1e-5 * scale)
+def test_terms_that_overflow_are_scaled(path, scale):
+    x, index, size = elements(ROWS["mixed"], path, scale=scale)
+    agg = aggregation(LEARNABLE["sinh"], path)
+    ours = results(lambda agg, x: fused_call(agg, x, size, index), agg, [x])
+    with plain():
+        reference = agg(x, index, dim_size=size)
+    torch.testing.assert_close(ours[0], reference.detach(), rtol=1e-4, atol=1e-6 + 1e-5 * scale)
     assert all(gradient.isfinite().all() for gradient in ours[1:])
 
 
-def test_zeros_and_equal_elements():
-    agg, _, index, size = problem([2, 3, 1])
-    x = torch.tensor([0, 0, 1, 1, 1, 0.0]).view(-1, 1).to(DEVICE)
-    agree(run(agg, x, size, index), run(agg, x, size, index, fused_path=False))
+def test_zeros_and_equal_elements(path):
+    _, index, size = elements([2, 3, 1], path)
+    x = torch.tensor([0, 0, 1, 1, 1, 0.0]).view(-1, 1).to(device(path))
+    compare(aggregation(LEARNABLE["sinh"], path), [x], size=size, index=index)
 
 
-def test_an_unsorted_index_and_ptr():
-    agg, x, index, size = problem(ROWS["mixed"])
-    y, dx, *rest = run(agg, x, size, index)
-    ptr = torch.tensor([0, *torch.tensor(ROWS["mixed"]).cumsum(0)]).to(DEVICE)
-    for a, b in zip(run(agg, x, size, ptr=ptr), [y, dx, *rest], strict=True):
+def test_an_unsorted_index_and_ptr(path):
+    agg = aggregation(LEARNABLE["sinh"], path)
+    x, index, size = elements(ROWS["mixed"], path)
+    ours = results(lambda agg, x: fused_call(agg, x, size, index), agg, [x])
+    ptr = torch.tensor([0, *torch.tensor(ROWS["mixed"]).cumsum(0)]).to(device(path))
+    for a, b in zip(results(lambda agg, x: fused_call(agg, x, size, ptr=ptr), agg, [x]), ours, strict=True):
         assert torch.equal(a, b)
-    order = torch.randperm(len(x))
-    y2, dx2, *rest2 = run(agg, x[order], size, index[order])
-    torch.testing.assert_close(y2, y)
-    torch.testing.assert_close(dx2, dx[order])
-    for a, b in zip(rest2, rest, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    order = torch.randperm(len(x)).to(x.device)
+    again = results(lambda agg, x: fused_call(agg, x, size, index[order]), agg, [x[order]])
+    torch.testing.assert_close(again[0], ours[0])
+    torch.testing.assert_close(again[1], ours[1][order])
+    agree(again[2:], ours[2:])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision(dtype):
-    if DEVICE == "cpu" and dtype == torch.bfloat16:
-        pytest.skip("Triton's interpreter has no bfloat16")
-    agg, x, index, size = problem(ROWS["mixed"], dtype=dtype)
-    ours, reference = run(agg, x, size, index), run(agg, x, size, index, fused_path=False)
+def test_half_precision(path, dtype):
+    if path == "triton" and not GPU:
+        pytest.skip("a GPU's matter; the interpreter has no bfloat16")
+    agg = aggregation(LEARNABLE["sinh"], path)
+    x, index, size = elements(ROWS["mixed"], path, dtype=dtype)
+    ours = results(lambda agg, x: agg(x, index, dim_size=size), agg, [x])
     assert ours[0].dtype == ours[1].dtype == dtype
-    agree(ours, reference, rtol=2e-2, atol=1e-2)
+    agree(ours, results(lambda agg, x: plain_call(agg, x, size, index), agg, [x]), rtol=2e-2)
 
 
-def test_a_nan_stays_in_its_row():
-    agg, x, index, size = problem(ROWS["mixed"])
-    clean = run(agg, x, size, index)[0]
-    x[4, 1] = torch.nan
-    y = run(agg, x, size, index)[0]
+@pytest.mark.parametrize("name", [*LEARNABLE, *SYMBOLIC])
+def test_a_nan_stays_in_its_row_and_feature(path, name):
+    if name not in every_f(path):
+        pytest.skip("a CPU takes the plain path for it")
+    agg = aggregation(every_f(path)[name], path)
+    x, index, size = elements(ROWS["mixed"], path)
+    with torch.no_grad():
+        clean = fused_call(agg, x, size, index)
+        x[4, 1] = torch.nan
+        y = fused_call(agg, x, size, index)
     assert y[index[4], 1].isnan()
     y[index[4], 1] = clean[index[4], 1]
     torch.testing.assert_close(y, clean)
 
 
-def test_the_same_answer_twice():
-    agg, x, index, size = problem(ROWS["mixed"])
-    for a, b in zip(run(agg, x, size, index), run(agg, x, size, index), strict=True):
-        assert torch.equal(a, b)
+@pytest.mark.parametrize("name", ["sinh", "mlp, training"])
+def test_the_same_answer_twice(path, name):
+    agg = aggregation(LEARNABLE[name], path)
+    x, index, size = elements(ROWS["mixed"], path)
+    runs = [results(lambda agg, x: fused_call(agg, x, size, index), agg, [x]) for _ in range(2)]
+    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
 
 
-def test_as_an_operator():
-    agg, x, index, size = problem([3, 0, 2], features=4)
-    parameters = [p.detach().requires_grad_() for p in fused.sinh_parameters(agg.f, agg.alpha)]
-    arguments = (x.requires_grad_(), index, None, size, agg.beta.detach().requires_grad_(), agg.f.eps, parameters)
-    torch.library.opcheck(
-        fused.sinh_operator, arguments, test_utils=["test_schema", "test_autograd_registration", "test_faketensor"]
-    )
+def test_the_inversion_objective_is_the_plain_paths(path):
+    """Its value too, on sets of unequal size whose elements are not in order."""
+    agg = aggregation(LEARNABLE["mlp, training"], path)
+    x, index, size = elements([9, 3, 20, 0, 8], path, features=300, shuffled=True)  # every third is looked at
+    results(lambda agg, x: fused_call(agg, x, size, index), agg, [x])
+    value = agg.f.last_inversion_loss.clone()
+    results(lambda agg, x: plain_call(agg, x, size, index), agg, [x])
+    torch.testing.assert_close(value, agg.f.last_inversion_loss)
+
+
+@pytest.mark.parametrize("name", ["sinh", "mlp, training"])
+def test_as_an_operator(path, name):
+    agg = aggregation(LEARNABLE[name], path)
+    x, index, size = elements([3, 0, 2], path, features=4)
+    found = describe(agg.f, agg.alpha)
+    theta = [p.detach().requires_grad_() for p in [*found.parameters, agg.alpha, agg.beta]]
+    arguments = (x.requires_grad_(), None, theta, None, index, None, size, found.recipe, True, 0.1)
+    checks = ["test_schema", "test_autograd_registration", "test_faketensor"]
+    torch.library.opcheck(fused.f_mean_operator, arguments, test_utils=checks)
+
+
+class TestOnACPU:
+    """What a CPU's path promises beside the same answers."""
+
+    def setup_method(self):
+        if c_compile.compiler() is None:
+            pytest.skip("no C++ compiler")
+
+    @pytest.mark.parametrize("f", ["sinh", "mlp", "invertible"])
+    def test_genagg_takes_it(self, f, monkeypatch):
+        calls = []
+        original = c_kernels.forward
+        monkeypatch.setattr(c_kernels, "forward", lambda *a: calls.append(1) or original(*a))
+        x, index, size = elements(ROWS["mixed"], "cpu")
+        agg = GenAgg(f)
+        agg(x, index, dim_size=size)
+        assert len(calls) == 1
+        agg.neighbours(x, torch.arange(len(index)), index, size)
+        assert len(calls) == 2
+        with plain():
+            agg(x, index, dim_size=size)
+        assert len(calls) == 2
+
+    @pytest.mark.parametrize("scale", [1.0, 30.0])
+    @pytest.mark.parametrize("f", ["sinh", "mlp", "invertible"])
+    def test_without_beta_f_is_computed_once_for_each_node(self, f, scale, monkeypatch):
+        tables = []
+        original = c_kernels._table
+        monkeypatch.setattr(c_kernels, "_table", lambda *a: tables.append(original(*a)) or tables[-1])
+        agg = GenAgg(f, alpha=0.3, learn_beta=False)
+        _, index, size = elements([3, 0, 40, 1, 300], "cpu", shuffled=True)
+        source, x = torch.randint(0, 9, (len(index),)), torch.randn(10, 20) * scale
+        ours = results(lambda agg, x: agg.neighbours(x, source, index, size), agg, [x])
+        assert all(table.shape[0] == 10 for table in tables)
+        assert len(tables) == 2
+        agree(ours, results(lambda agg, x: plain_call(agg, x, size, index, source=source), agg, [x]))
+
+    @pytest.mark.parametrize("f", ["sinh", "mlp"])
+    def test_nothing_of_the_size_of_the_terms_is_kept(self, f):
+        """All that autograd holds between forward and backward, x itself apart, is smaller than x."""
+        x, index, size = elements([50] * 20, "cpu", features=32)
+        x.requires_grad_()
+        held = {}
+
+        def pack(tensor):
+            held[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            y = GenAgg(f)(x, index, dim_size=size)
+        held.pop(x.untyped_storage().data_ptr(), None)
+        assert sum(held.values()) < x.nbytes / 10
+        y.sum().backward()
+
+    def test_both_cores_give_what_one_gives(self):
+        x, index, size = elements([100] * 100, "cpu", features=16)
+        agg = GenAgg()
+        threads = torch.get_num_threads()
+        try:
+            found = []
+            for count in (1, 2):
+                torch.set_num_threads(count)
+                found.append(results(lambda agg, x: agg(x, index, dim_size=size), agg, [x]))
+        finally:
+            torch.set_num_threads(threads)
+        assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+    def test_without_a_compiler_it_takes_the_plain_path(self, monkeypatch):
+        monkeypatch.setattr(c_kernels, "_library", lambda *a: None)
+        x, index, size = elements(ROWS["mixed"], "cpu")
+        agg = GenAgg()
+        with plain():
+            reference = agg(x, index, dim_size=size)
+        assert torch.equal(agg(x, index, dim_size=size), reference)
+
+    def test_an_invertible_f_that_leaves_float32_takes_the_plain_path(self):
+        agg = GenAgg(InvertibleNN(2), learn_beta=False)
+        with torch.no_grad():
+            agg.f.weights.copy_(torch.tensor([[0.0, 0, 0.5, 0]] * 2))
+        x = torch.tensor([[1e20], [2e20]])
+        torch.testing.assert_close(agg(x, torch.tensor([0, 1]), dim_size=2), x, rtol=1e-4, atol=0)
+
+    @pytest.mark.parametrize("f", ["sinh", "mlp"])
+    def test_compile(self, f):
+        torch._dynamo.reset()
+        agg = GenAgg(f)
+        x, index, size = elements(ROWS["mixed"], "cpu")
+        plainly = results(lambda agg, x: agg(x, index, dim_size=size), agg, [x])
+        compiled = torch.compile(agg, fullgraph=True, backend="aot_eager")
+        agree(results(lambda agg, x: compiled(x, index, dim_size=size), agg, [x]), plainly)
+
+    def test_export(self):
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.agg = GenAgg()
+
+            def forward(self, x, index):
+                return self.agg(x, index, dim_size=9)
+
+        model = Model()
+        x, index, _ = elements(ROWS["mixed"], "cpu")
+        exported = torch.export.export(model, (x, index))
+        assert "fmean.f_mean" in str(exported.graph)
+        torch.testing.assert_close(exported.module()(x, index), model(x, index))
+
+    def test_a_copy_of_the_model_shares_nothing(self):
+        agg = GenAgg("mlp")
+        x, index, size = elements(ROWS["mixed"], "cpu")
+        agg(x, index, dim_size=size).sum().backward()
+        other = copy.deepcopy(agg)
+        assert torch.equal(other(x, index, dim_size=size), agg(x, index, dim_size=size))
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(DEVICE == "cpu", reason="no CUDA device")
-def test_genagg_takes_it_on_a_gpu(monkeypatch):
+@pytest.mark.skipif(not GPU, reason="no CUDA device")
+@pytest.mark.parametrize("f", ["sinh", "mlp", "standard_deviation"])
+def test_genagg_takes_it_on_a_gpu(f, monkeypatch):
+    from fmean.kernels import triton_kernels
+
     calls = []
-    original = fused._forward
-    monkeypatch.setattr(fused, "_forward", lambda *a: calls.append(1) or original(*a))
-    agg, x, index, size = problem(ROWS["mixed"], features=64)
-    agg(x, index, dim_size=size)
+    original = triton_kernels.forward
+    monkeypatch.setattr(triton_kernels, "forward", lambda *a: calls.append(1) or original(*a))
+    agg = GenAgg(f).cuda()
+    x, index, size = elements([3, 700, 0, 5], "triton", features=64)
+    y = agg(x, index, dim_size=size)
     assert calls
-    run_compiled = torch.compile(agg, fullgraph=True)
-    torch.testing.assert_close(run_compiled(x, index, dim_size=size), agg(x, index, dim_size=size))
+    with plain():
+        torch.testing.assert_close(y, agg(x, index, dim_size=size), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(torch.compile(agg, fullgraph=True)(x, index, dim_size=size), y)
 
 
 class TestCSR:
     def test_rows(self):
         rows = csr_of_index(torch.tensor([2, 0, 2, 0]), 4)
         assert rows.ptr.tolist() == [0, 2, 2, 4, 4]
-        assert rows.order.tolist() == [1, 3, 0, 2]
-        assert csr_of_index(torch.tensor([0, 0, 2]), 3).order is None
+        assert rows.col.tolist() == rows.edge.tolist() == [1, 3, 0, 2]
+        assert csr_of_index(torch.tensor([0, 0, 2]), 3).col is None
         assert csr_of_index(torch.tensor([], dtype=torch.long), 2).ptr.tolist() == [0, 0, 0]
 
     def test_is_found_once_for_all_layers(self):
         edge_index = torch.tensor([[0, 1, 2], [2, 0, 1]])
         assert csr_of_index(edge_index[1], 3) is csr_of_index(edge_index[1], 3)
         assert csr_of_index(edge_index[1], 3) is not csr_of_index(edge_index[0], 3)
+        assert csr_of_edges(*edge_index, 3, 3) is csr_of_edges(*edge_index, 3, 3)
+        assert csr_of_edges(*edge_index, 3, 3) is not csr_of_edges(*edge_index.flip(0), 3, 3)
+
+    def test_an_int32_index_is_found_again(self):
+        index = torch.tensor([1, 0, 1], dtype=torch.int32)
+        assert csr.as_int64(index) is csr.as_int64(index)
+
+    def test_is_forgotten_with_its_index(self):
+        before = len(csr._found)
+        index = torch.tensor([0, 1, 1])
+        csr_of_index(index, 2)
+        csr_of_edges(torch.tensor([0, 1, 1]), index, 2, 2)
+        del index
+        assert len(csr._found) <= before
 
     def test_a_changed_index_is_looked_at_again(self):
         index = torch.tensor([0, 1, 1])
@@ -173,9 +428,17 @@ class TestCSR:
         index[1] = 0
         assert csr_of_index(index, 2).ptr.tolist() == [0, 2, 3]
 
+    def test_long_rows_are_listed_apart(self, monkeypatch):
+        monkeypatch.setattr(csr, "LONG", 2)
+        short, long = csr_of_index(torch.tensor([0, 1, 1, 1, 2, 2]), 4).lists
+        assert short.rows.tolist() == [3, 0, 2]
+        assert [t.tolist() for t in long] == [[1], [1], [4]]
+
     def test_errors(self):
         with pytest.raises(ValueError, match=r"index must lie in 0 … 1 \(dim_size=2\), got values from 0 to 5"):
             csr_of_index(torch.tensor([0, 5]), 2)
+        with pytest.raises(ValueError, match="source must lie in 0 … 1, got values from -1 to 1"):
+            csr_of_edges(torch.tensor([-1, 1]), torch.tensor([0, 1]), 2, 2)
         with pytest.raises(
             ValueError, match="ptr must rise from 0 to the number of elements, 4, got values from 0 to 3"
         ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "torch_geometric": torch_geometric.__version__,
+        **{each.metadata["Name"]: each.version for name in ("triton", "genagg") for each in distributions(name=name)},
     }
 
 
@@ -40,4 +42,6 @@ def write_record(path: str | Path, command: str, rows: list[dict[str, Any]], **m
     record = {"command": command, "versions": versions(), "machine": machine(), **more, "rows": rows}
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    new = path.with_name(path.name + ".new")  # whenever the process is killed, the old record or the new one is there
+    new.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    new.replace(path)

@@ -60,8 +60,14 @@ class ScalarFunction(nn.Module):
     homogeneous: bool = False
     """Whether f(c·x) = f(c)·f(x) up to sign, so that scaling commutes with the centring by β·μ."""
 
+    translates: bool = False
+    """Whether f⁻¹(Σ f(x − c)) = f⁻¹(Σ f(x)) − c: the centring can follow, where it costs no digits of x."""
+
     reduction: Literal["sum", "max"] = "sum"
     """`"max"` marks a limit p → ±∞, in which the largest term outgrows the sum of the others and n."""
+
+    recipe: str | None = None
+    """The name and numbers by which fused kernels know this f; None: they don't."""
 
     @property
     def formula(self) -> str:

@@ -25,14 +25,18 @@ class Exp(ScalarFunction):
         tensor([-1.,  3.])
     """
 
+    translates = True
+
     def __init__(self, p: float = 1.0) -> None:
         super().__init__()
         p = float(p)
         if p == 0 or math.isnan(p):
             raise ValueError(f"p must be a number other than 0 (for p → 0 use Identity), got {p}")
         self.p = p
+        self.recipe = f"exp {p!r}"
         if math.isinf(p):
             self.reduction = "max"
+            self.recipe = f"limit {math.copysign(1, p)} 0"
 
     @property
     def sign(self) -> float:

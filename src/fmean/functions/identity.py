@@ -11,6 +11,7 @@ class Identity(ScalarFunction):
     r"""f(x) = x,  f⁻¹(s) = s: mean (α = 0) and sum (α = 1)."""
 
     homogeneous = True
+    recipe = "identity"
 
     @property
     def formula(self) -> str:

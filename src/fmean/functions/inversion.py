@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["attach_inversion"]
+__all__ = ["attach_inversion", "step_of_sample"]
 
 # Enough for the mean of a smooth function of one variable; f is evaluated on no more than about this many elements.
 SAMPLE = 4096
@@ -38,6 +38,11 @@ class _Attach(torch.autograd.Function):
         return grad, (size.flatten(0, -2).sum(0, dtype=ctx.dtype) if ctx.per_feature else size.sum(dtype=ctx.dtype))
 
 
+def step_of_sample(elements: int, numbers: int) -> int:
+    """Every how many-th element is looked at, where all of them hold so many numbers."""
+    return max(1, elements // max(1, SAMPLE * elements // numbers))
+
+
 def attach_inversion(y: Tensor, f: Any, x: Tensor, weight: Tensor | None = None) -> Tensor:
     r"""y, carrying `f.inversion` · E[(|f⁻¹(f(x))| − |x|)²] into the backward pass.
 
@@ -53,8 +58,7 @@ def attach_inversion(y: Tensor, f: Any, x: Tensor, weight: Tensor | None = None)
     strength = getattr(f, "inversion", 0.0)
     if not (strength and f.training and torch.is_grad_enabled() and x.numel()):
         return y
-    rows = max(1, SAMPLE * x.size(0) // x.numel())
-    some = slice(None, None, max(1, x.size(0) // rows))
+    some = slice(None, None, step_of_sample(x.size(0), x.numel()))
     loss = f.inversion_loss(x[some].detach(), None if weight is None else weight[some].detach())
     if not torch._C._are_functorch_transforms_active():  # under torch.func there is no writing to a buffer
         f.last_inversion_loss.copy_(loss.detach().mean())

@@ -1,13 +1,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 
-from .base import ScalarFunction, expand_parameter
+from .base import ScalarFunction, expand_parameter, wide
 
 __all__ = ["InvertibleNN"]
+
+
+def asinh(s: Tensor) -> Tensor:
+    """asinh, with a derivative where torch's, 1/√(s² + 1), is 0 since s² overflows."""
+    large = s.abs() > 1e9  # from here on log(2·|s|) is as good
+    far = torch.where(large, s, 1.0)
+    return torch.where(large, far.sign() * (far.abs().log() + math.log(2)), torch.asinh(torch.where(large, 0.0, s)))
 
 
 class InvertibleNN(ScalarFunction):
@@ -39,6 +47,7 @@ class InvertibleNN(ScalarFunction):
         self.magnitude = magnitude
         self.channels = channels
         self.eps = eps
+        self.recipe = f"invertible {layers} {int(magnitude)} {eps!r}"
         self.weights = nn.Parameter(expand_parameter(torch.empty(layers, 4), channels))  # a, b, d, ε of each layer
         self.t = nn.Parameter(expand_parameter(torch.empty(()), channels))
         self.reset_parameters()
@@ -51,20 +60,30 @@ class InvertibleNN(ScalarFunction):
     def formula(self) -> str:
         return f"INN({'log|x|' if self.magnitude else 'x'})"
 
-    def forward(self, x: Tensor) -> Tensor:
+    def layer_values(self, x: Tensor) -> Iterator[Tensor]:
+        """What each layer gives, one after the other; increasing in x, or in |x|."""
+        x = x.to(wide(x))
         if self.magnitude:
             x = torch.hypot(x, x.new_full((), self.eps)).log()
         for layer in self.weights.unbind(-2):
             a, b, d, e = layer.unbind(-1)
-            x = torch.sinh(d.exp() * torch.asinh(a.exp() * x + b) + e)
-        return x + self.t
+            x = torch.sinh(d.exp() * asinh(a.exp() * x + b) + e)
+            yield x
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scaled(x, None).to(x.dtype)
+
+    # In float64: f grows with a power of x.
+    def scaled(self, x: Tensor, m: None) -> Tensor:
+        *_, last = self.layer_values(x)
+        return last + self.t
 
     def inverse(self, s: Tensor) -> Tensor:
-        s = s - self.t
+        kind, s = s.dtype, s.to(wide(s)) - self.t
         for layer in reversed(self.weights.unbind(-2)):
             a, b, d, e = layer.unbind(-1)
-            s = (torch.sinh((torch.asinh(s) - e) / d.exp()) - b) / a.exp()
-        return s.clamp_max(math.log(torch.finfo(s.dtype).max) - 1).exp() if self.magnitude else s
+            s = (torch.sinh((asinh(s) - e) / d.exp()) - b) / a.exp()
+        return (s.clamp_max(math.log(torch.finfo(kind).max) - 1).exp() if self.magnitude else s).to(kind)
 
     def extra_repr(self) -> str:
         return f"layers={self.layers}, magnitude={self.magnitude}"

@@ -22,6 +22,8 @@ class LogAbs(ScalarFunction):
     make it ∞, with gradient 0.
     """
 
+    recipe = "log_abs"
+
     @property
     def formula(self) -> str:
         return "log|x|"

@@ -64,20 +64,30 @@ class Mixture(ScalarFunction):
         for part in self.parts:
             part.reset_parameters()  # type: ignore[operator]
 
+    # A mixture of one is scalar, and has no dimension for channels.
+    def _stacked(self, channels: list[Tensor]) -> Tensor:
+        return channels[0] if self.k == 1 else torch.stack(channels, -1)
+
+    def _channels(self, s: Tensor) -> tuple[Tensor, ...]:
+        return (s,) if self.k == 1 else s.unbind(-1)
+
+    def _mean(self, y: list[Tensor]) -> Tensor:
+        return (self.w * torch.stack(y, -1)).sum(-1)
+
     def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([part(x) for part in self.parts], -1)
+        return self._stacked([part(x) for part in self.parts])
 
     def inverse(self, s: Tensor) -> Tensor:
-        y = [part.inverse(t) for part, t in zip(self.parts, s.unbind(-1), strict=True)]  # type: ignore[operator]
-        return (self.w * torch.stack(y, -1)).sum(-1)
+        return self._mean([part.inverse(t) for part, t in zip(self.parts, self._channels(s), strict=True)])  # type: ignore[operator]
 
     def bound(self, x: Tensor) -> Tensor:
         bounds = [part.bound(x) for part in self.parts]  # type: ignore[operator]
-        return torch.stack([torch.zeros_like(x) if b is None else b for b in bounds], -1)
+        return self._stacked([torch.zeros_like(x) if b is None else b for b in bounds])
 
     def scaled(self, x: Tensor, m: Tensor) -> Tensor:
-        return torch.stack([part.scaled(x, mi) for part, mi in zip(self.parts, m.unbind(-1), strict=True)], -1)  # type: ignore[operator]
+        channels = zip(self.parts, self._channels(m), strict=True)
+        return self._stacked([part.scaled(x, mi) for part, mi in channels])  # type: ignore[operator]
 
     def scaled_inverse(self, s: Tensor, m: Tensor) -> Tensor:
-        channels = zip(self.parts, s.unbind(-1), m.unbind(-1), strict=True)
-        return (self.w * torch.stack([part.scaled_inverse(t, mi) for part, t, mi in channels], -1)).sum(-1)  # type: ignore[operator]
+        channels = zip(self.parts, self._channels(s), self._channels(m), strict=True)
+        return self._mean([part.scaled_inverse(t, mi) for part, t, mi in channels])  # type: ignore[operator]

@@ -13,6 +13,9 @@ from .base import ScalarFunction
 __all__ = ["MLPAutoencoder"]
 
 
+MOST_FUSED = 160  # parameters, of f and f⁻¹ together, for which fused kernels hold gradients in registers
+
+
 class MLPAutoencoder(ScalarFunction):
     r"""f = MLP₁,  f⁻¹ ≈ MLP₂: two networks, as in the paper, with Mish between the layers.
 
@@ -54,6 +57,8 @@ class MLPAutoencoder(ScalarFunction):
         self.inversion = inversion
         self.channels = channels
         self.k = sizes[-1]
+        if sum(2 * m * k + m + k for m, k in pairwise(sizes)) <= MOST_FUSED:
+            self.recipe = f"mlp {' '.join(map(str, sizes))}"
         self.encoder = _MLP(sizes, batch_norm, channels)
         self.decoder = _MLP(sizes[::-1], batch_norm, channels)
         self.register_buffer("last_inversion_loss", torch.full((), torch.nan), persistent=False)
@@ -100,7 +105,7 @@ class _MLP(nn.Module):
         self.weights = nn.ParameterList([nn.Parameter(torch.empty(*lead, o, i)) for i, o in pairs])
         self.biases = nn.ParameterList([nn.Parameter(torch.empty(*lead, o)) for _, o in pairs])
         self.norms = nn.ModuleList([nn.BatchNorm1d(channels * o) for _, o in pairs[:-1]] if batch_norm else [])
-        self.channels = channels
+        self.channels, self.batch_norm = channels, batch_norm
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -126,8 +131,13 @@ class _MLP(nn.Module):
         norm = cast(nn.BatchNorm1d, self.norms[i])
         if h.numel() == 0:
             return h
-        flat = h.reshape(-1, norm.num_features).to(norm.weight.dtype)
-        if norm.training and not track:
+        flat = h.reshape(-1, norm.num_features)
+        if not norm.training:  # in the type of the data: float16 parameters need not hold what is on the way
+            m, var = (cast(Tensor, t).to(h.dtype) for t in (norm.running_mean, norm.running_var))
+            flat = F.batch_norm(flat, m, var, norm.weight.to(h.dtype), norm.bias.to(h.dtype), False, 0.0, norm.eps)
+            return flat.reshape(h.shape)
+        flat = flat.to(norm.weight.dtype)
+        if not track:
             flat = F.batch_norm(flat, None, None, norm.weight, norm.bias, True, 0.0, norm.eps)
         else:
             flat = norm(flat)

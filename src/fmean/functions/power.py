@@ -42,6 +42,9 @@ class Power(ScalarFunction):
         self.p = p
         if math.isinf(p):
             self.reduction = "max"
+            self.recipe = f"limit {math.copysign(1, p)} 1"
+        elif abs(p) <= 7:  # |x|ᵖ of a float32 lies within float64
+            self.recipe = f"power {p!r}"
 
     @property
     def formula(self) -> str:

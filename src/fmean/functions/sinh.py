@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .base import ScalarFunction, expand_parameter, show
+from .base import ScalarFunction, expand_parameter, show, wide
 from .mixture import Mixture
 from .power import pow_or_zero
 
@@ -165,7 +165,8 @@ class Magnitude(ScalarFunction):
         return (self.magnitude(x) / m.clamp_min(self.eps)) ** self.q
 
     def scaled_inverse(self, s: Tensor, m: Tensor) -> Tensor:
-        return m.clamp_min(self.eps) * pow_or_zero(s, 1 / self.q)
+        # In float64: for a small q the power may be too large for s, and its product with m not.
+        return (m.clamp_min(self.eps) * pow_or_zero(s.to(wide(s)), 1 / self.q)).to(s.dtype)
 
     def times(self, a: Tensor, b: Tensor) -> Tensor:
         return self.magnitude(a) * self.magnitude(b)
@@ -190,3 +191,4 @@ class Sinh(Mixture):
     def __init__(self, channels: int = 1, eps: float = 1e-6) -> None:
         super().__init__([SinhLinear(channels), Magnitude(channels, eps), SinhLog(channels, eps=eps)], channels)
         self.eps = eps
+        self.recipe = f"sinh {eps!r}"

@@ -2,57 +2,148 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
-__all__ = ["CSR", "csr_of_index", "csr_of_ptr"]
+__all__ = ["CSR", "as_int64", "csr_of_edges", "csr_of_index", "csr_of_ptr", "extremes"]
+
+LONG = 512  # A row with more elements is given more threads of a GPU.
+PIECES = 16  # The rows are divided into so many pieces of about equal work, for the threads of a CPU.
 
 
-class CSR(NamedTuple):
-    """Row i has the elements ``order[ptr[i]]`` … ``order[ptr[i+1] − 1]``; without an order, just those."""
+class Listed(NamedTuple):
+    """Some of the rows, with the bounds of each."""
+
+    rows: Tensor
+    starts: Tensor
+    ends: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class CSR:
+    """Row i has the elements at positions ``ptr[i]`` … ``ptr[i+1] − 1``; the element at position e is ``x[col[e]]``
+    and was given as number ``edge[e]``. Without col, or edge, that is e itself."""
 
     ptr: Tensor
-    order: Tensor | None
+    col: Tensor | None = None
+    edge: Tensor | None = None
+
+    @property
+    def size(self) -> int:
+        return self.ptr.numel() - 1
+
+    @cached_property
+    def pieces(self) -> Tensor:
+        """Bounds of pieces of rows, for a CPU. An empty row costs about as much as an element."""
+        work = self.ptr + torch.arange(self.ptr.numel())
+        bounds = torch.searchsorted(work, torch.linspace(0, float(work[-1]), PIECES + 1, dtype=torch.float64).long())
+        bounds[0], bounds[-1] = 0, self.size
+        return bounds
+
+    def sample(self, step: int) -> tuple[Tensor, Tensor]:
+        """The place in x, and the row, of every step-th of the elements as they were given."""
+        known = self.__dict__.setdefault("samples", {})
+        if step not in known:
+            elements = int(self.ptr[-1])
+            positions = torch.arange(elements, device=self.ptr.device)
+            rows = torch.searchsorted(self.ptr, positions, right=True) - 1
+            places = positions if self.col is None else self.col
+            if self.edge is not None:  # back into the order in which they were given
+                rows, places = (torch.empty_like(t).scatter_(0, self.edge, t) for t in (rows, places))
+            known[step] = places[::step].contiguous(), rows[::step].contiguous()
+        return known[step]  # type: ignore[no-any-return]
+
+    @cached_property
+    def lists(self) -> list[Listed]:
+        """The rows, those of equal length together, for a GPU: those up to LONG elements, then the longer ones."""
+        counts, rows = self.ptr.diff().sort(stable=True)
+        short = int((counts <= LONG).sum())
+        return [Listed(part, self.ptr[part], self.ptr[part + 1]) for part in (rows[:short], rows[short:])]
 
 
 # All layers of a network, and forward and backward, share one edge_index: what was found for it is kept with it.
-_found: WeakIdKeyDictionary = WeakIdKeyDictionary()
+_found: dict[int, tuple[weakref.ref[Tensor], dict[Any, Any]]] = {}
 
 
 def csr_of_index(index: Tensor, size: int) -> CSR:
     """The rows of an index, sorted or not. Looks at its values, and so waits for the GPU, the first time only.
 
     >>> csr_of_index(torch.tensor([1, 0, 1]), 3)
-    CSR(ptr=tensor([0, 1, 3, 3]), order=tensor([1, 0, 2]))
+    CSR(ptr=tensor([0, 1, 3, 3]), col=tensor([1, 0, 2]), edge=tensor([1, 0, 2]))
     """
-    return _remembered(index, size, _sort)
+    return _remembered((index,), ("index", size), lambda: _sort(index, size))  # type: ignore[no-any-return]
 
 
 def csr_of_ptr(ptr: Tensor, elements: int) -> CSR:
     """The rows between given bounds, once these have been looked at."""
-    return _remembered(ptr, elements, _check_ptr)
+    return _remembered((ptr,), ("ptr", elements), lambda: _check_ptr(ptr, elements))  # type: ignore[no-any-return]
 
 
-def _remembered(tensor: Tensor, number: int, make: object) -> CSR:
-    # edge_index[1] is a new tensor each time, but a view of the same one.
-    owner = tensor if tensor._base is None else tensor._base
-    if owner.is_inference():  # it has no version: a change of its values would go unseen
-        return make(tensor, number)  # type: ignore[operator, no-any-return]
-    key = (make, number, tensor.storage_offset(), tensor.shape, tensor.stride(), owner._version)
-    known = _found.setdefault(owner, {})  # type: ignore[no-untyped-call]
-    if key not in known:
-        if len(known) >= 8:
+def csr_of_edges(source: Tensor, index: Tensor, nodes: int, size: int) -> CSR:
+    """The rows of an index whose elements are those of x at `source`, each of which lies in 0 … nodes − 1.
+
+    >>> csr_of_edges(torch.tensor([5, 6, 7]), torch.tensor([1, 0, 1]), 8, 2)
+    CSR(ptr=tensor([0, 1, 3]), col=tensor([6, 5, 7]), edge=tensor([1, 0, 2]))
+    """
+
+    def make() -> CSR:
+        _check_range(source, nodes, "source")
+        rows = csr_of_index(index, size)
+        found = CSR(rows.ptr, source.contiguous() if rows.edge is None else source[rows.edge], rows.edge)
+        found.__dict__.update(lists=rows.lists) if source.is_cuda else None  # it has the same rows
+        return found
+
+    return _remembered((source, index), ("edges", nodes, size), make)  # type: ignore[no-any-return]
+
+
+def extremes(index: Tensor) -> tuple[int, int]:
+    """The least and the largest entry, found once: a look at all of them takes time, and wakes all threads."""
+    return _remembered((index,), ("extremes",), lambda: tuple(int(v) for v in index.aminmax()))  # type: ignore[no-any-return]
+
+
+def as_int64(index: Tensor) -> Tensor:
+    """The index in int64, always the same tensor for the same index, so that what was found for it is found again."""
+    if index.dtype == torch.int64 or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return index.long()
+    return _remembered((index,), ("int64",), lambda: index.long())  # type: ignore[no-any-return]
+
+
+def _remembered(tensors: tuple[Tensor, ...], what: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    key, last = what, tensors[-1]
+    for tensor in tensors:
+        # edge_index[1] is a new tensor each time, but a view of the same one.
+        base = tensor._base
+        last = tensor if base is None else base
+        if last.is_inference():  # it has no version: a change of its values would go unseen
+            return make()
+        key = (*key, id(last), last._version, tensor.storage_offset(), tensor.shape, tensor.stride())
+    entry = _found.get(id(last))
+    if entry is None or entry[0]() is not last:  # an id may be used again, once its owner is gone
+        entry = _found[id(last)] = weakref.ref(last, partial(_forget, id(last), _found)), {}
+    known = entry[1]
+    first = tensors[0] if tensors[0]._base is None else tensors[0]._base
+    value, alive = known.get(key, (None, None))
+    if alive is None or alive() is not first:
+        if len(known) >= 16:
             known.clear()
-        known[key] = make(tensor, number)  # type: ignore[operator]
-    return known[key]  # type: ignore[no-any-return]
+        value = make()
+        known[key] = value, weakref.ref(first)
+    return value
+
+
+def _forget(owner: int, found: dict[int, Any], _: Any) -> None:
+    found.pop(owner, None)
 
 
 def _sort(index: Tensor, size: int) -> CSR:
     if index.numel() == 0:
-        return CSR(torch.zeros(size + 1, dtype=torch.long, device=index.device), None)
+        return CSR(torch.zeros(size + 1, dtype=torch.long, device=index.device))
     index = index.contiguous().long()
     low, high, rises = torch.stack([*index.aminmax(), (index.diff() >= 0).all().long()]).tolist()
     if low < 0 or high >= size:
@@ -60,7 +151,14 @@ def _sort(index: Tensor, size: int) -> CSR:
     order = None
     if not rises:
         index, order = index.sort(stable=True)
-    return CSR(torch.searchsorted(index, torch.arange(size + 1, device=index.device)), order)
+    return CSR(torch.searchsorted(index, torch.arange(size + 1, device=index.device)), order, order)
+
+
+def _check_range(index: Tensor, size: int, name: str) -> None:
+    if index.numel():
+        low, high = torch.stack(index.aminmax()).tolist()
+        if low < 0 or high >= size:
+            raise ValueError(f"{name} must lie in 0 … {size - 1}, got values from {low} to {high}")
 
 
 def _check_ptr(ptr: Tensor, elements: int) -> CSR:
@@ -71,4 +169,4 @@ def _check_ptr(ptr: Tensor, elements: int) -> CSR:
             f"ptr must rise from 0 to the number of elements, {elements}, got values from {first} to {last}"
             + (" that fall in between" if lowest < 0 else "")
         )
-    return CSR(ptr, None)
+    return CSR(ptr)

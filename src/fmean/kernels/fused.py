@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..functions import Magnitude, Sinh, SinhLinear, SinhLog
-from .csr import CSR, csr_of_index, csr_of_ptr
+from ..functions import InvertibleNN
+from ..functions.inversion import step_of_sample
+from . import c_kernels
+from .csr import CSR, csr_of_edges, csr_of_index, csr_of_ptr
+from .describe import describe
+from .objective import Objective
 
-__all__ = ["HAS_TRITON", "fused_f_mean", "plain", "sinh_f_mean", "sinh_operator", "sinh_parameters"]
-
-ROWS = 4  # that a program of backward takes, and that share one line of its partial sums
+__all__ = ["HAS_TRITON", "f_mean_operator", "fused_f_mean", "plain"]
 
 HAS_TRITON = find_spec("triton") is not None
 
@@ -39,182 +42,263 @@ def plain() -> Iterator[None]:
 
 
 def fused_f_mean(
-    x: Tensor, f: Any, alpha: Any, beta: Any, index: Tensor | None, ptr: Tensor | None, size: int, dim: int
-) -> Tensor | None:
-    """The f-mean by a fused kernel, or None where there is none for this f and these inputs."""
-    if not _fits(x, f, alpha, beta) or (index is None and ptr is None):
-        return None
-    z = x.movedim(dim, 0)
-    y = sinh_f_mean(
-        z.reshape(z.size(0), -1),
-        index if ptr is None else None,
-        ptr,
-        size,
-        beta if isinstance(beta, Tensor) else None,
-        f.eps,
-        sinh_parameters(f, alpha),
-    )
-    return y.view(size, *z.shape[1:]).movedim(0, dim)
-
-
-def _fits(x: Tensor, f: Any, alpha: Any, beta: Any) -> bool:
-    return (
-        type(f) is Sinh
-        and f.channels == 1
-        and x.is_cuda
-        and x.dtype in (torch.float16, torch.bfloat16, torch.float32)
-        and x.numel() > 0
-        and isinstance(alpha, Tensor)
-        and alpha.shape == (3,)
-        and alpha.dtype == f.omega.dtype == torch.float32
-        and (beta == 0 if not isinstance(beta, Tensor) else beta.dim() == 0 and beta.dtype == torch.float32)
-        and not _plain
-        and not torch._C._are_functorch_transforms_active()
-        and HAS_TRITON
-    )
-
-
-def sinh_parameters(f: Sinh, alpha: Tensor) -> list[Tensor]:
-    """ρ₁ c₁ ρ₂ ρ₃ c₃ ω α: what the kernels read, in this order."""
-    one, two, three = cast(tuple[SinhLinear, Magnitude, SinhLog], tuple(f.parts))
-    return [one.rho, one.c, two.rho, three.rho, three.c, f.omega, alpha]
-
-
-def sinh_f_mean(
     x: Tensor,
+    f: Any,
+    alpha: Any,
+    beta: Any,
     index: Tensor | None,
     ptr: Tensor | None,
     size: int,
-    beta: Tensor | None,
-    eps: float,
-    parameters: list[Tensor],
-) -> Tensor:
-    """`augmented_f_mean` with f = Sinh of x, ``[N, D]``, for sets of `index` or `ptr`."""
+    source: Tensor | None = None,
+    factor: Tensor | None = None,
+) -> Tensor | None:
+    """The f-mean of x, ``[N, ...]``, by fused kernels, or None where there are none for this f and these inputs.
+
+    Arguments:
+        source: The row of x that each element is; without it, element i is row i.
+        factor: What each element is multiplied by.
+    """
+    if not _may_fuse(x, index, ptr, alpha, beta, factor):
+        return None
+    found = describe(f, alpha)
+    if found is None or not (found.learnable or x.is_cuda):
+        return None
+    parameters = [*found.parameters, _as_tensor(alpha, found.alphas, x)]  # θ
+    centred = isinstance(beta, Tensor) or beta != 0
+    if centred:
+        parameters.append(_as_tensor(beta, 1, x))
+    features = x.numel() // x.size(0)
+    if source is not None and centred and found.recipe.startswith("limit"):
+        return None  # backward has to find the largest element again, to the last bit
+    if any(p.dtype != torch.float32 for p in parameters) or parameters[len(found.parameters)].numel() != found.alphas:
+        return None
+    if not x.is_cuda:
+        # With dynamic shapes, torch.compile knows no number of features; a compiler for one serves for all.
+        some = 16 if torch.compiler.is_compiling() else features
+        if not (c_kernels.ready(found.recipe, centred, some) and _is_tame(f, x, beta, factor)):
+            return None
+    strength = float(getattr(f, "inversion", 0.0)) if f.training and torch.is_grad_enabled() else 0.0
+    call = Call(source, None if ptr is not None else index, ptr, size, found.recipe, centred, strength)
+    z = x if x.dim() == 2 else x.reshape(x.size(0), features)
+    z = z if x.is_cuda else z.float()
     if torch.compiler.is_compiling():
-        return sinh_operator(x, index, ptr, size, beta, eps, parameters)  # type: ignore[no-any-return]
-    # The same without the operator's own cost, which is as much as that of the kernel.
-    return _Sinh.apply(x, _csr(x, index, ptr, size), beta, eps, *parameters)  # type: ignore[no-untyped-call, no-any-return]
+        y = f_mean_operator(z, factor, parameters, *call)
+        if strength:  # its value; its gradient is a part of the operator's
+            detached = [p.detach() for p in parameters]
+            f.last_inversion_loss.copy_(inversion_operator(z.detach(), factor, detached, *call))
+    elif torch.is_grad_enabled():
+        # The same without the operator's own cost, which is as much as that of the kernel.
+        y = _FMean.apply(z, factor, call, f, *parameters)  # type: ignore[no-untyped-call]
+    else:
+        z = z.contiguous()
+        y = _forward(z, factor, parameters, call, call.rows(z))
+    y = y if x.dim() == 2 else y.view(size, *x.shape[1:])
+    return y if y.dtype == x.dtype else y.to(x.dtype)  # type: ignore[no-any-return]
 
 
-def _forward(x: Tensor, rows: CSR, beta: Tensor | None, eps: float, parameters: Sequence[Tensor]) -> Tensor:
-    from .triton_sinh import sinh_forward_kernel
+def _is_tame(f: Any, x: Tensor, beta: Any, factor: Tensor | None) -> bool:
+    """Whether f stays within float32, in which a CPU's kernels compute, on all of x. An `InvertibleNN` may not."""
+    if not isinstance(f, InvertibleNN):
+        return True
+    if torch.compiler.is_compiling():
+        return False
+    with torch.no_grad():
+        largest = x.abs().max()
+        if largest.isnan():  # which stays where it is
+            largest = x.nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf).abs().max()
+        largest = largest * (1 if factor is None else factor.abs().max()) * (1 + abs(beta))
+        size = largest.double() * torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64, device=x.device)
+        return all(float(values.abs().max()) < 1e12 for values in f.layer_values(size))
 
-    size, features = rows.ptr.numel() - 1, x.size(1)
-    y = x.new_empty(size, features)
-    block = _block(features)
-    with _on(x):
-        sinh_forward_kernel[(size, _cdiv(features, block))](
-            x.contiguous(), rows.ptr, rows.order, y, *parameters, beta, eps, features,
-            SORTED=rows.order is None, CENTRED=beta is not None, BD=block, num_warps=1,
-        )  # fmt: skip
-    return y
+
+class Call(NamedTuple):
+    """What the kernels are told beside tensors that have gradients."""
+
+    source: Tensor | None
+    target: Tensor | None
+    """The index."""
+    ptr: Tensor | None
+    size: int
+    recipe: str
+    centred: bool
+    strength: float
+    """Weight of the inversion objective; 0: without it."""
+
+    def rows(self, x: Tensor) -> CSR:
+        if self.ptr is not None:
+            return csr_of_ptr(self.ptr, x.size(0))
+        assert self.target is not None
+        if self.source is None:
+            return csr_of_index(self.target, self.size)
+        return csr_of_edges(self.source, self.target, x.size(0), self.size)
+
+    def sample(self, x: Tensor) -> tuple[int, int]:
+        """Every how many-th element the inversion objective looks at, and how many numbers these are."""
+        elements = x.size(0) if self.source is None else self.source.numel()
+        step = step_of_sample(elements, elements * x.size(1))
+        return step, -(-elements // step) * x.size(1)
+
+    def sources(self, x: Tensor) -> CSR:
+        """The rows of the transposed matrix."""
+        assert self.source is not None
+        assert self.target is not None
+        return csr_of_edges(self.target, self.source, self.size, x.size(0))
+
+
+def _may_fuse(x: Tensor, index: Any, ptr: Any, alpha: Any, beta: Any, factor: Tensor | None) -> bool:
+    return (
+        (x.is_cuda and HAS_TRITON) or x.device.type == "cpu"
+    ) and (
+        x.dtype in (torch.float16, torch.bfloat16, torch.float32)
+        and x.numel() > 0
+        and not (index is None and ptr is None)
+        and (index is None or index.numel() > 0)
+        and (not isinstance(alpha, Tensor) or alpha.dim() <= 1)
+        and (not isinstance(beta, Tensor) or beta.dim() == 0)
+        and (factor is None or factor.dtype == torch.float32)
+        and not _plain
+        and not torch._C._are_functorch_transforms_active()
+    )  # fmt: skip
+
+
+def _as_tensor(value: Any, count: int, x: Tensor) -> Tensor:
+    if not isinstance(value, Tensor):
+        return x.new_full((count,), value, dtype=torch.float32)
+    return value.expand(count) if value.dim() == 0 and count > 1 else value
+
+
+def _backend(x: Tensor) -> Any:
+    if x.is_cuda:
+        from . import triton_kernels
+
+        return triton_kernels
+    return c_kernels
+
+
+def _forward(x: Tensor, factor: Tensor | None, theta: Sequence[Tensor], call: Call, rows: CSR) -> Tensor:
+    return _backend(x).forward(call.recipe, call.centred, x, factor, rows, theta)  # type: ignore[no-any-return]
 
 
 def _backward(
-    grad: Tensor, x: Tensor, rows: CSR, beta: Tensor | None, eps: float, parameters: Sequence[Tensor]
-) -> tuple[Tensor, Tensor]:
-    """The gradients of x, and of ρ₁ c₁ ρ₂ ρ₃ c₃ ω α β in a row of twelve."""
-    from .triton_sinh import sinh_backward_kernel
-
-    size, features = rows.ptr.numel() - 1, x.size(1)
-    dx = x.new_empty(x.shape)
-    block = _block(features)
-    grid = (_cdiv(size, ROWS), _cdiv(features, block))
-    partial = x.new_empty(grid[0] * grid[1], 12, dtype=torch.float32)
-    with _on(x):
-        sinh_backward_kernel[grid](
-            grad.contiguous(), x.contiguous(), rows.ptr, rows.order, dx, partial,
-            *parameters, beta, eps, features, size,
-            ROWS=ROWS, SORTED=rows.order is None, CENTRED=beta is not None, BD=block, num_warps=1,
-        )  # fmt: skip
-    return dx, partial.sum(0)
+    grad: Tensor, x: Tensor, factor: Tensor | None, theta: Sequence[Tensor], call: Call, rows: CSR, by_factor: bool
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
+    """∂L/∂x, ∂L/∂factor, ∂L/∂θ, and the inversion objective where there is one."""
+    sources = None if call.source is None else partial(call.sources, x)
+    objective, count = None, 1
+    if call.strength:
+        step, count = call.sample(x)
+        objective = Objective(call.strength / count, step)
+    arguments = (call.recipe, call.centred, grad.contiguous(), x, factor, rows, sources, theta, by_factor, objective)
+    dx, dfactor, d, loss = _backend(x).backward(*arguments)
+    return dx, dfactor, d, None if loss is None else loss / count
 
 
-class _Sinh(torch.autograd.Function):
+class _FMean(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, rows: CSR, beta: Tensor | None, eps: float, *parameters: Tensor) -> Tensor:
-        ctx.save_for_backward(x, *rows, beta, *parameters)
-        ctx.eps = eps
-        return _forward(x, rows, beta, eps, parameters)
+    def forward(ctx: Any, x: Tensor, factor: Tensor | None, call: Call, f: Any, *theta: Tensor) -> Tensor:
+        x, rows = x.contiguous(), call.rows(x)
+        ctx.save_for_backward(x, factor, *theta)
+        ctx.call, ctx.rows, ctx.f = call, rows, f
+        return _forward(x, factor, theta, call, rows)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        x, ptr, order, beta, *parameters = ctx.saved_tensors
-        dx, d = _backward(grads[0], x, CSR(ptr, order), beta, ctx.eps, parameters)
-        return dx, None, None if beta is None else d[11], None, *d[:5].unbind(), d[5:8], d[8:11]
+        x, factor, *theta = ctx.saved_tensors
+        dx, dfactor, d, loss = _backward(grads[0], x, factor, theta, ctx.call, ctx.rows, ctx.needs_input_grad[1])
+        if loss is not None:
+            ctx.f.last_inversion_loss.copy_(loss)
+        return dx, dfactor, None, None, *_split(d, theta)
+
+
+def _split(d: Tensor, theta: Sequence[Tensor]) -> list[Tensor]:
+    """The gradients of the parameters, in the shape of each, from all of them in a row; in C++, where it is fast."""
+    unflatten: Any = torch._C._nn.unflatten_dense_tensors
+    return unflatten(d[: sum(p.numel() for p in theta)], theta)  # type: ignore[no-any-return]
 
 
 # The same as operators, for torch.compile and torch.export.
-@torch.library.custom_op("fmean::sinh_f_mean", mutates_args=())
-def sinh_operator(
+@torch.library.custom_op("fmean::f_mean", mutates_args=())
+def f_mean_operator(
     x: Tensor,
+    factor: Tensor | None,
+    theta: list[Tensor],
+    source: Tensor | None,
     index: Tensor | None,
     ptr: Tensor | None,
     size: int,
-    beta: Tensor | None,
-    eps: float,
-    parameters: list[Tensor],
+    recipe: str,
+    centred: bool,
+    strength: float,
 ) -> Tensor:
-    return _forward(x, _csr(x, index, ptr, size), beta, eps, parameters)
+    x, call = x.contiguous(), Call(source, index, ptr, size, recipe, centred, strength)
+    return _forward(x, factor, theta, call, call.rows(x))
 
 
-@torch.library.custom_op("fmean::sinh_f_mean_backward", mutates_args=())
-def sinh_operator_backward(
+@torch.library.custom_op("fmean::f_mean_backward", mutates_args=())
+def f_mean_backward_operator(
     grad: Tensor,
     x: Tensor,
+    factor: Tensor | None,
+    theta: list[Tensor],
+    source: Tensor | None,
     index: Tensor | None,
     ptr: Tensor | None,
     size: int,
-    beta: Tensor | None,
-    eps: float,
-    parameters: list[Tensor],
-) -> tuple[Tensor, Tensor]:
-    return _backward(grad, x, _csr(x, index, ptr, size), beta, eps, parameters)
+    recipe: str,
+    centred: bool,
+    strength: float,
+    by_factor: bool,
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    x, call = x.contiguous(), Call(source, index, ptr, size, recipe, centred, strength)
+    dx, dfactor, d, _ = _backward(grad, x, factor, theta, call, call.rows(x), by_factor)
+    return dx, x.new_empty(0) if dfactor is None else dfactor, [part.clone() for part in _split(d, theta)]
 
 
-@sinh_operator.register_fake
-def _(x: Tensor, index: Any, ptr: Any, size: int, beta: Any, eps: float, parameters: Any) -> Tensor:
+@torch.library.custom_op("fmean::inversion_value", mutates_args=())
+def inversion_operator(
+    x: Tensor,
+    factor: Tensor | None,
+    theta: list[Tensor],
+    source: Tensor | None,
+    index: Tensor | None,
+    ptr: Tensor | None,
+    size: int,
+    recipe: str,
+    centred: bool,
+    strength: float,
+) -> Tensor:
+    x, call = x.contiguous(), Call(source, index, ptr, size, recipe, centred, strength)
+    step, count = call.sample(x)
+    return _backend(x).inversion(recipe, centred, x, factor, call.rows(x), theta, step)[0] / count  # type: ignore[no-any-return]
+
+
+@inversion_operator.register_fake
+def _(x: Tensor, factor: Any, theta: list[Tensor], *call: Any) -> Tensor:
+    return theta[0].new_empty(())
+
+
+@f_mean_operator.register_fake
+def _(x: Tensor, factor: Any, theta: Any, source: Any, index: Any, ptr: Any, size: int, *call: Any) -> Tensor:
     return x.new_empty(size, x.size(1))
 
 
-@sinh_operator_backward.register_fake
-def _(
-    grad: Tensor, x: Tensor, index: Any, ptr: Any, size: int, beta: Any, eps: float, parameters: Any
-) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), x.new_empty(12, dtype=torch.float32)
+@f_mean_backward_operator.register_fake
+def _(grad: Tensor, x: Tensor, factor: Any, theta: list[Tensor], *call: Any) -> tuple[Tensor, Tensor, list[Tensor]]:
+    dfactor = x.new_empty(factor.shape if call[-1] else 0)
+    return x.new_empty(x.shape), dfactor, [p.new_empty(p.shape) for p in theta]
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, index, ptr, ctx.size, beta, ctx.eps, parameters = inputs
-    ctx.save_for_backward(x, index, ptr, beta, *parameters)
+    x, factor, theta, source, index, ptr, *ctx.call = inputs
+    ctx.save_for_backward(x, factor, source, index, ptr, *theta)
 
 
 def _operator_gradients(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    x, index, ptr, beta, *parameters = ctx.saved_tensors
-    dx, d = sinh_operator_backward(grad, x, index, ptr, ctx.size, beta, ctx.eps, parameters)
-    return dx, None, None, None, None if beta is None else d[11], None, [*d[:5].unbind(), d[5:8], d[8:11]]
+    by_factor = ctx.needs_input_grad[1]
+    x, factor, source, index, ptr, *theta = ctx.saved_tensors
+    dx, dfactor, d = f_mean_backward_operator(grad, x, factor, theta, source, index, ptr, *ctx.call, by_factor)
+    return dx, dfactor if by_factor else None, d, *[None] * 7
 
 
-sinh_operator.register_autograd(_operator_gradients, setup_context=_setup)
-
-
-def _csr(x: Tensor, index: Tensor | None, ptr: Tensor | None, size: int) -> CSR:
-    if ptr is not None:
-        return csr_of_ptr(ptr, x.size(0))
-    assert index is not None
-    return csr_of_index(index, size)
-
-
-def _on(x: Tensor) -> Any:
-    away = x.is_cuda and x.device.index != torch.cuda.current_device()
-    return torch.cuda.device(x.device) if away else nullcontext()
-
-
-def _cdiv(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def _block(features: int) -> int:
-    """A power of two, at most 64: two features for each thread of a warp."""
-    return min(64, max(4, 1 << (features - 1).bit_length()))
+f_mean_operator.register_autograd(_operator_gradients, setup_context=_setup)

@@ -121,10 +121,11 @@ class Segments:
         return _Sum.apply(x, self.index, self.size)  # type: ignore[no-untyped-call, no-any-return]
 
     def max(self, x: Tensor) -> Tensor:
-        """The maximum of each set, ``[N, ...]`` → ``[size, ...]``; 0 for an empty set."""
+        """The maximum of each set, ``[N, ...]`` → ``[size, ...]``; −∞ for an empty set."""
         if self.index is None:
-            return x.amax(0, keepdim=True) if x.size(0) else x.new_zeros(1, *x.shape[1:])
-        out = x.new_zeros(self.size, *x.shape[1:])
+            return x.amax(0, keepdim=True) if x.size(0) else x.new_full((1, *x.shape[1:]), -torch.inf)
+        # Not zeros: scatter_reduce counts what it starts from among those that share the gradient of a maximum of 0.
+        out = x.new_full((self.size, *x.shape[1:]), -torch.inf)
         out = _flat(out).scatter_reduce(0, _expanded(self.index, x), _flat(x), "amax", include_self=False)
         return out.view(self.size, *x.shape[1:])
 

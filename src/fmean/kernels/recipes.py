@@ -1,0 +1,385 @@
+"""Each f as formulas: the terms of its sum over a set, and what follows the sum.
+
+y = finish( Σ terms(v) ),  v = x − β·μ
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+
+from .expression import (
+    LOG_2,
+    Expression,
+    absolute,
+    both,
+    const,
+    either,
+    exp,
+    exp2,
+    given,
+    log,
+    log2,
+    maximum,
+    minimum,
+    reciprocal,
+    sqrt,
+    where,
+    wide,
+)
+
+__all__ = ["Recipe", "recipe"]
+
+HUGE = 3e38
+LARGEST_EXPONENT = 87.7  # e^88.7 is the largest float32
+
+P = Sequence[Expression]
+
+
+class Recipe:
+    """f and f⁻¹ for the kernels, as formulas of the packed parameters p: those of f, then α."""
+
+    parameters: int
+    """How many numbers p holds, α included."""
+    layout: tuple[int, ...]
+    """How many of them each tensor holds, α the last."""
+    terms_: int = 1
+    """How many sums are taken."""
+    scales_: int = 0
+    """How many scales the sums have, for where terms overflow."""
+    double = False
+    """Whether sums are taken, and finished, in float64."""
+    reduction = "sum"
+    approximate = False
+    """Whether f⁻¹ has to be pulled towards an inverse, by the objective on `around`."""
+
+    def terms(self, v: Expression, p: P) -> list[Expression]:
+        """The terms of an element v."""
+        raise NotImplementedError
+
+    def overflow(self, t: P) -> Expression:
+        """Whether the sums show that terms have left the range, so that they must be taken at a scale."""
+        raise NotImplementedError
+
+    def scaled_terms(self, v: Expression, p: P, h: P) -> list[Expression]:
+        """The terms at the scales h."""
+        return self.terms(v, p)
+
+    def finish(self, t: P, n: Expression, log_n: Expression, p: P, h: P) -> Expression:
+        """y = f⁻¹(n^(α−1) · …) from the sums t of the terms."""
+        raise NotImplementedError
+
+    def scales(self, low: Expression, high: Expression, least: Expression, p: P) -> list[Expression]:
+        """The scales for a row with v from `low` to `high` and |v| from `least` on."""
+        return []
+
+    def around(self, v: Expression, p: P) -> Expression:
+        """f⁻¹(f(v)), where that is not v or |v| by construction."""
+        raise NotImplementedError
+
+
+def _asinh(a: Expression, t: Expression) -> Expression:
+    """asinh(eᵗ·a); near 0 by its series, since the logarithm there loses the digits."""
+    size = absolute(a)
+    root = where(size > 1e15, size, sqrt(a * a + maximum(exp(-2 * t), 1e-30)))
+    s = a * a
+    near = a * (1 + s * (-1 / 6 + s * (3 / 40 + s * (-15 / 336 + s * (105 / 3456 + s * (-945 / 42240))))))
+    far = where(a < 0, -1, 1) * (t + log(size + root))
+    scaled = both(t > 0, size > 0) if t.op != "const" else None
+    is_far = size > 0.25 if scaled is None else either(scaled, size > 0.25)
+    return given(where(is_far, far, near), (a, 1 / root))
+
+
+def _two_sinh(u: Expression, t: Expression) -> Expression:
+    """2·sinh(u)·e^(−t); near 0 by its series, since the two terms of the difference cancel there."""
+    up, down, s = exp(u - t), exp(-u - t), u * u
+    near = u * (2 + s * (1 / 3 + s * (1 / 60))) * exp(-t)
+    return given(where(absolute(u) < 0.25, near, up - down), (u, up + down))
+
+
+def _sinh(u: Expression) -> Expression:
+    return _two_sinh(u, const(0)) * 0.5
+
+
+def _log_magnitude(v: Expression, eps: float) -> Expression:
+    """log √(v² + ε²); of a v whose square overflows, log|v|."""
+    size = absolute(v)
+    large = size > 1e15
+    square = where(large, size, v * v + eps * eps)
+    return given(where(large, 1, 0.5) * log(square), (v, where(large, where(v < 0, -1, 1), v) / square))
+
+
+def _within(t: Expression, low: float, high: float) -> Expression:
+    return both(t > low, t < high)
+
+
+def _outside(*within: Expression) -> Expression:
+    """1 unless all conditions hold; a NaN fulfils none."""
+    all_ = within[0]
+    for one in within[1:]:
+        all_ = both(all_, one)
+    return where(all_, 0, 1)
+
+
+class SinhRecipe(Recipe):
+    """p = ρ₁ c₁ ρ₂ ρ₃ c₃ ω₁ ω₂ ω₃ α₁ α₂ α₃. The sums of sinh are taken twice as large."""
+
+    parameters, terms_, scales_ = 11, 3, 3
+    layout = (1, 1, 1, 1, 1, 3, 3)
+
+    def __init__(self, eps: float) -> None:
+        self.eps = eps
+
+    def terms(self, v: Expression, p: P) -> list[Expression]:
+        square = v * v + self.eps * self.eps
+        size = given(log2(square), (v, (2 / LOG_2) * v * reciprocal(square)))  # log₂ of v² + ε²
+        return [
+            _two_sinh(exp(p[0]) * v + p[1], const(0)),
+            exp2(exp(p[2]) * 0.5 * size),
+            _two_sinh(exp(p[3]) * (LOG_2 / 2) * size + p[4], const(0)),
+        ]
+
+    def overflow(self, t: P) -> Expression:
+        return _outside(_within(t[0], -1e30, 1e30), _within(t[1], 1e-30, 1e30), _within(t[2], -1e30, 1e30))
+
+    def scaled_terms(self, v: Expression, p: P, h: P) -> list[Expression]:
+        size = _log_magnitude(v, self.eps)
+        return [
+            _two_sinh(exp(p[0]) * v + p[1], h[0]),
+            exp(exp(p[2]) * (size - h[1])),
+            _two_sinh(exp(p[3]) * size + p[4], h[2]),
+        ]
+
+    def finish(self, t: P, n: Expression, log_n: Expression, p: P, h: P) -> Expression:
+        p1, q, p3 = exp(p[0]), exp(p[2]), exp(p[3])
+        y1 = (_asinh(exp((p[8] - 1) * log_n) * (0.5 * t[0]), h[0]) - p[1]) / p1
+        y2 = exp(h[1] + ((p[9] - 1) * log_n + log(t[1])) / q)
+        y3 = exp(minimum((_asinh(exp((p[10] - 1) * log_n) * (0.5 * t[2]), h[2]) - p[4]) / p3, LARGEST_EXPONENT))
+        top = maximum(maximum(p[5], p[6]), p[7])
+        e = [exp(w - top) for w in p[5:8]]
+        total = e[0] + e[1] + e[2]
+        w = [
+            given(e[i] / total, *((p[5 + j], e[i] / total * (float(i == j) - e[j] / total)) for j in range(3)))
+            for i in range(3)
+        ]
+        return w[0] * y1 + w[1] * y2 + w[2] * y3
+
+    def scales(self, low: Expression, high: Expression, least: Expression, p: P) -> list[Expression]:
+        p1, p3 = exp(p[0]), exp(p[3])
+        most = _log_magnitude(maximum(absolute(low), absolute(high)), self.eps)
+        small = _log_magnitude(least, self.eps)
+        m1 = maximum(absolute(p1 * low + p[1]), absolute(p1 * high + p[1]))
+        m3 = maximum(absolute(p3 * small + p[4]), absolute(p3 * most + p[4]))
+        return [_scale(m1), most, _scale(m3)]
+
+
+def _scale(m: Expression) -> Expression:
+    return maximum(minimum(m, HUGE) - 20, 0)
+
+
+def _mish(z: Expression) -> Expression:
+    """z·tanh(log(1 + eᶻ)) = z·w/(w + 2) with w = eᶻ(eᶻ + 2)."""
+    e = exp2(minimum(z * (1 / LOG_2), 60))  # beyond, the fraction is 1, and w must be finite
+    w = e * (e + 2)
+    r = reciprocal(w + 2)
+    share = w * r  # not 1 − 2r, which has no digits left where z ≪ 0
+    return given(z * share, (z, share + z * (4 * (e * r)) * ((e + 1) * r)))
+
+
+def _layers(v: P, sizes: Sequence[int], p: P) -> list[Expression]:
+    """A network with Mish between its layers; p has W and b of each layer in turn."""
+    h, i = list(v), 0
+    for layer, (m, k) in enumerate(pairwise(sizes)):
+        h = [_mish(z) for z in h] if layer else h
+        w, b = p[i : i + m * k], p[i + m * k : i + m * k + k]
+        h = [sum((w[o * m + j] * h[j] for j in range(1, m)), w[o * m] * h[0]) + b[o] for o in range(k)]
+        i += (m + 1) * k
+    return h
+
+
+class MLPRecipe(Recipe):
+    """p = W, b of each layer of f, then of f⁻¹, then α. f's last layer is linear: it follows the sum."""
+
+    approximate = True
+
+    def __init__(self, *sizes: float) -> None:
+        *self.sizes, alphas = (int(size) for size in sizes)
+        self.encoder = sum((m + 1) * k for m, k in pairwise(self.sizes))
+        self.decoder = sum((m + 1) * k for m, k in pairwise(self.sizes[::-1]))
+        self.alphas = alphas
+        self.parameters = self.encoder + self.decoder + alphas
+        pairs = [*pairwise(self.sizes), *pairwise(self.sizes[::-1])]
+        self.layout = (*(size for m, k in pairs for size in (m * k, k)), alphas)
+        self.terms_ = self.sizes[-2]
+
+    def terms(self, v: Expression, p: P) -> list[Expression]:
+        hidden = _layers([v], self.sizes[:-1], p)
+        return [_mish(z) for z in hidden] if len(self.sizes) > 2 else hidden
+
+    def finish(self, t: P, n: Expression, log_n: Expression, p: P, h: P) -> Expression:
+        m, k = self.sizes[-2:]
+        last, alpha = p[self.encoder - (m + 1) * k : self.encoder], p[-self.alphas :]
+        s = [sum((last[o * m + j] * t[j] for j in range(1, m)), last[o * m] * t[0]) for o in range(k)]
+        s = [exp((alpha[o % self.alphas] - 1) * log_n) * (s[o] + n * last[m * k + o]) for o in range(k)]
+        return _layers(s, self.sizes[::-1], p[self.encoder :])[0]
+
+    def around(self, v: Expression, p: P) -> Expression:
+        return _layers(_layers([v], self.sizes, p), self.sizes[::-1], p[self.encoder :])[0]
+
+
+class InvertibleRecipe(Recipe):
+    """p = a, b, d, ε of each layer, then t, then α. f grows with a power of x: where its sum leaves the range in which
+    float32 is safe, also for the gradients, it is taken in float64."""
+
+    scales_, double = 1, True
+
+    def __init__(self, layers: float, magnitude: float, eps: float) -> None:
+        self.layers, self.magnitude, self.eps = int(layers), bool(magnitude), eps
+        self.parameters = 4 * self.layers + 2
+        self.layout = (4 * self.layers, 1, 1)
+
+    def terms(self, v: Expression, p: P) -> list[Expression]:
+        return [self._network(_log_magnitude(v, self.eps) if self.magnitude else v, p)]
+
+    def overflow(self, t: P) -> Expression:
+        return _outside(_within(t[0], -1e12, 1e12))
+
+    def scaled_terms(self, v: Expression, p: P, h: P) -> list[Expression]:
+        return [self._network(wide(_log_magnitude(v, self.eps) if self.magnitude else v), p)]
+
+    def scales(self, low: Expression, high: Expression, least: Expression, p: P) -> list[Expression]:
+        return [const(0)]
+
+    def _network(self, x: Expression, p: P) -> Expression:
+        for i in range(self.layers):
+            a, b, d, e = p[4 * i : 4 * i + 4]
+            x = _sinh(exp(d) * _asinh(exp(a) * x + b, const(0)) + e)
+        return x
+
+    def finish(self, t: P, n: Expression, log_n: Expression, p: P, h: P) -> Expression:
+        shift, alpha = p[-2:]
+        # n^(α−1)·(Σ + n·t) − t, written so that t has no part in a mean (α = 0)
+        s = exp((alpha - 1) * log_n) * t[0] + (exp(alpha * log_n) - 1) * shift
+        for i in reversed(range(self.layers)):
+            a, b, d, e = p[4 * i : 4 * i + 4]
+            s = (_sinh((_asinh(s, const(0)) - e) / exp(d)) - b) / exp(a)
+        return exp(minimum(s, LARGEST_EXPONENT)) if self.magnitude else s
+
+
+class _Symbolic(Recipe):
+    """Nothing of f is learned: p = α."""
+
+    parameters, layout, double = 1, (1,), True
+
+
+class IdentityRecipe(_Symbolic):
+    def terms(self, v: Expression, p: P) -> list[Expression]:
+        return [v]
+
+    def finish(self, t: P, n: Expression, log_n: Expression, p: P, h: P) -> Expression:
+        return exp((p[0] - 1) * log_n) * t[0]
+
+
+class LogAbsRecipe(_Symbolic):
+    TINY = 1.1754944e-38
+    LOG_ZERO = -1e30
+
+    def terms(self, v: Expression, p: P) -> list[Expression]:
+        tiny = absolute(v) < self.TINY
+        slope = where(tiny, 0, 1 / where(tiny, 1, v))
+        return [given(maximum(log(absolute(wide(v))), self.LOG_ZERO), (v, slope))]
+
+    def finish(self, t: P, n: Expression, log_n: Expression, p: P, h: P) -> Expression:
+        s = exp((p[0] - 1) * log_n) * t[0]
+        over = s > math.log(3.4028234663852886e38)
+        return where(over, math.inf, exp(where(over, 0, s)))
+
+
+class PowerRecipe(_Symbolic):
+    """|x|ᵖ of any float32 lies within float64 for the p that `recipe` is asked for: no scale is needed."""
+
+    def __init__(self, p: float) -> None:
+        self.p = p
+
+    def terms(self, v: Expression, p: P) -> list[Expression]:
+        a = absolute(wide(v))
+        zero = a.equals(0)
+        safe = where(zero, 1, a)
+        term = self._power(safe, a * a)
+        slope = where(zero, 0, self.p * term / where(zero, 1, wide(v)))
+        return [given(where(zero, 0 if self.p > 0 else math.inf, term), (v, slope))]
+
+    def _power(self, a: Expression, square: Expression) -> Expression:
+        if self.p in (1.0, 2.0, -1.0, -2.0):
+            whole = square if abs(self.p) == 2 else a
+            return whole if self.p > 0 else 1 / whole
+        return exp(self.p * log(a))
+
+    def finish(self, t: P, n: Expression, log_n: Expression, p: P, h: P) -> Expression:
+        s = exp((p[0] - 1) * log_n) * t[0]
+        # 0 with gradient 0 where the sum is 0 (p > 0) or infinite (p < 0)
+        none = s.equals(0) if self.p > 0 else s > 1e300
+        safe = where(none, 1, s)
+        return where(none, 0, {2.0: sqrt(safe), 1.0: safe, -1.0: 1 / safe}.get(self.p, exp(log(safe) / self.p)))
+
+
+class ExpRecipe(_Symbolic):
+    scales_ = 1
+
+    def __init__(self, p: float) -> None:
+        self.p = p
+
+    def terms(self, v: Expression, p: P) -> list[Expression]:
+        return [exp(self.p * wide(v))]
+
+    def overflow(self, t: P) -> Expression:
+        return _outside(_within(t[0], 1e-250, 1e250))
+
+    def scaled_terms(self, v: Expression, p: P, h: P) -> list[Expression]:
+        return [exp(self.p * wide(v) - h[0])]
+
+    def finish(self, t: P, n: Expression, log_n: Expression, p: P, h: P) -> Expression:
+        return (h[0] + (p[0] - 1) * log_n + log(t[0])) / self.p
+
+    def scales(self, low: Expression, high: Expression, least: Expression, p: P) -> list[Expression]:
+        return [maximum(minimum(maximum(self.p * low, self.p * high), HUGE), -HUGE)]
+
+
+class LimitRecipe(Recipe):
+    """max, min (of v) and max, min magnitude (of |v|): the maximum of ±v or ±|v|; α has no effect."""
+
+    parameters, layout, reduction = 1, (1,), "max"
+
+    def __init__(self, sign: float, magnitude: float) -> None:
+        self.sign, self.magnitude = sign, bool(magnitude)
+
+    def terms(self, v: Expression, p: P) -> list[Expression]:
+        return [self.sign * (absolute(v) if self.magnitude else v)]
+
+    def finish(self, t: P, n: Expression, log_n: Expression, p: P, h: P) -> Expression:
+        return absolute(t[0]) if self.magnitude else self.sign * t[0]
+
+
+RECIPES: dict[str, type[Recipe]] = {
+    "sinh": SinhRecipe,
+    "mlp": MLPRecipe,
+    "invertible": InvertibleRecipe,
+    "identity": IdentityRecipe,
+    "log_abs": LogAbsRecipe,
+    "power": PowerRecipe,
+    "exp": ExpRecipe,
+    "limit": LimitRecipe,
+}
+
+
+@cache
+def recipe(name: str) -> Recipe:
+    """A recipe by its name and numbers.
+
+    >>> recipe("mlp 1 2 2 4 1").parameters  # layers 1 → 2 → 2 → 4 and back, and one α
+    42
+    """
+    kind, *numbers = name.split()
+    return RECIPES[kind](*map(float, numbers))

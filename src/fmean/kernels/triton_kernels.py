@@ -1,0 +1,226 @@
+"""The fused path on a GPU: compiles the Triton kernels of a recipe when they are first needed, and launches them."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .csr import CSR
+from .objective import Objective
+from .recipes import recipe
+from .sections import Sections
+from .triton_source import FLAG, triton_source
+
+__all__ = ["backward", "forward", "inversion"]
+
+
+Theta = Sequence[Tensor]  # the parameters: those of f, α, and β where x is centred
+
+
+class Tile(NamedTuple):
+    """What a program takes at a time: rows, or elements of one row, and features; with so many warps."""
+
+    rows: int
+    elements: int
+    features: int
+    warps: int
+
+
+FORWARD, BACKWARD, LONG_ROWS = Tile(2, 1, 64, 1), Tile(1, 1, 64, 1), Tile(1, 128, 8, 8)
+MANY = 1 << 18  # From this many rows on, a program of backward takes
+STEPS = 8  # as many in succession: their lines of partial sums would take more memory than x.
+
+
+@cache
+def _kernels(name: str, centred: bool) -> Any:
+    import triton
+    import triton.language as tl
+    from triton.language.extra import libdevice
+
+    from . import triton_rows
+
+    source = triton_source(Sections(recipe(name)), centred)
+    file = f"<fmean {name}{' centred' * centred}>"
+    # Triton reads the source of a function through inspect, which asks linecache.
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    space: dict[str, Any] = {"triton": triton, "tl": tl, "__name__": __name__}
+    # The logarithm that a GPU has an instruction for, to 2 parts in 10⁷; in Triton's interpreter there is none.
+    space["fast_log2"] = triton_rows.log2 if triton.knobs.runtime.interpret else libdevice.fast_log2f
+    space |= {name: getattr(triton_rows, name) for name in triton_rows.__all__}
+    exec(compile(source, file, "exec"), space)
+    return SimpleNamespace(**space)
+
+
+class _Part(NamedTuple):
+    """Rows of one kind, and how a kernel is launched over them."""
+
+    listed: tuple[Tensor, ...]
+    numbers: tuple[int, int]
+    grid: tuple[int, int, int]
+    constants: tuple[int, ...]
+    warps: int
+    compiled: dict[Any, Any]
+
+    @property
+    def programs(self) -> int:
+        return self.grid[0] * self.grid[1]
+
+
+def _plan(rows: CSR, features: int, tile: Tile) -> list[_Part]:
+    """The short rows, and the long ones, if there are any, with more threads each. Kept with the rows."""
+    plans = rows.__dict__.setdefault("plans", {})
+    if (features, tile) not in plans:
+        parts = plans[features, tile] = []
+        for listed, one in zip(rows.lists, (tile, LONG_ROWS), strict=True):
+            count = listed.rows.numel()
+            if count:
+                block = _block(features, one.features)
+                steps = STEPS if count >= MANY and tile is BACKWARD else 1
+                grid = _cdiv(count, one.rows * steps), _cdiv(features, block), 1
+                constants = steps, one.rows, one.elements, block
+                parts.append(_Part(listed, (features, count), grid, constants, one.warps, {}))
+    return plans[features, tile]  # type: ignore[no-any-return]
+
+
+def _sample_part(rows: CSR, features: int, step: int) -> _Part:
+    """The sample that the inversion objective is taken of, a program for each of its elements."""
+    plans = rows.__dict__.setdefault("plans", {})
+    key = features, step
+    if key not in plans:
+        places, of_rows = rows.sample(step)
+        block = _block(features, 64)
+        grid = places.numel(), _cdiv(features, block), 1
+        plans[key] = _Part((places, of_rows, rows.ptr), (features, step), grid, (1, 1, block), 1, {})
+    return plans[key]  # type: ignore[no-any-return]
+
+
+class _Launcher(NamedTuple):
+    """What all kernels of a call are given."""
+
+    x: Tensor
+    factor: Tensor | None
+    rows: CSR
+    theta: Theta
+
+    def run(
+        self, kernel: Any, part: _Part, outputs: tuple[Any, ...], blocks: int = 0, line: int = 0, more: Any = ()
+    ) -> None:
+        x, factor, rows, theta = self
+        arguments = (
+            *outputs, x, factor, *part.listed, rows.col, rows.edge, *theta, *part.numbers, blocks, line, *more,
+            rows.col is not None, rows.edge is not None, factor is not None, *part.constants,
+        )  # fmt: skip
+        # A new kernel is found by Triton, which looks at all arguments: at their types, and at whether pointers and
+        # numbers are multiples of 16. From then on only what may have changed is looked at, since Triton's look
+        # takes longer than a kernel does; and where something is not as usual, Triton looks again.
+        usual = True
+        for t in (x, factor, *outputs, *theta):
+            if t is not None and t.data_ptr() & 15:
+                usual = False
+        key = kernel, x.dtype, factor is None or factor.dtype
+        known = part.compiled.get(key) if usual else None
+        if known is not None:
+            known[part.grid](*arguments)
+        else:
+            found = kernel[part.grid](*arguments, num_warps=part.warps)
+            if usual:
+                part.compiled[key] = found  # None in Triton's interpreter
+
+
+def forward(name: str, centred: bool, x: Tensor, factor: Tensor | None, rows: CSR, theta: Theta) -> Tensor:
+    y = x.new_empty(rows.size, x.size(1))
+    launcher, kernel = _Launcher(x, factor, rows, theta), _kernels(name, centred).forward
+    with _on(x):
+        for part in _plan(rows, x.size(1), FORWARD):
+            launcher.run(kernel, part, (y,))
+    return y
+
+
+def backward(
+    name: str,
+    centred: bool,
+    grad: Tensor,
+    x: Tensor,
+    factor: Tensor | None,
+    rows: CSR,
+    sources: Callable[[], CSR] | None,
+    theta: Theta,
+    by_factor: bool,
+    objective: Objective | None,
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
+    """∂L/∂x, ∂L/∂factor, ∂L/∂(parameters, β), and the inversion objective.
+
+    With `sources`, x are nodes, each an element of many rows, and it finds the rows of the transposed matrix.
+    """
+    of, kernels, features = recipe(name), _kernels(name, centred), x.size(1)
+    plan = _plan(rows, features, BACKWARD)
+    transposed = None if sources is None else sources()
+    to = [] if transposed is None else _plan(transposed, features, BACKWARD)
+    sampled = None if objective is None else _sample_part(rows, features, objective.step)
+    programs = sum(part.programs for part in [*plan, *to]) + (0 if sampled is None else sampled.programs)
+    partial = x.new_empty(programs, of.parameters + 1 + of.approximate, dtype=torch.float32)
+    launcher, line = _Launcher(x, factor, rows, theta), 0
+    dx = torch.empty_like(x)
+    dfactor, blocks = _of_factor(factor, to or plan)
+    with _on(x):
+        if transposed is None:
+            for part in plan:
+                launcher.run(kernels.backward, part, (grad, dx, dfactor, partial), blocks, line)
+                line += part.programs
+        else:
+            planes = of.terms_ + (of.reduction == "max") + 2 * centred + of.scales_
+            state = x.new_empty(rows.size, planes, features, dtype=torch.float32)
+            flags = x.new_zeros(rows.size, _cdiv(features, FLAG), dtype=torch.bool) if of.scales_ else None
+            for part in plan:
+                launcher.run(kernels.backward_rows, part, (grad, state, flags, partial), 0, line)
+                line += part.programs
+            outward = launcher._replace(rows=transposed)
+            for part in to:
+                outward.run(kernels.backward_sources, part, (state, flags, dx, dfactor, partial), blocks, line)
+                line += part.programs
+        if sampled is not None and objective is not None:
+            norm = torch.linalg.vector_norm(grad, 1, dtype=torch.float32)
+            launcher.run(kernels.inversion, sampled, (norm, partial), 0, line, (objective.weight,))
+    d = partial.sum(0)
+    loss = d[-1] if objective is not None else None
+    return dx, dfactor.sum(1) if by_factor and dfactor is not None else None, d, loss
+
+
+def inversion(name: str, centred: bool, x: Tensor, factor: Tensor | None, rows: CSR, theta: Theta, step: int) -> Tensor:
+    """Σ(|f⁻¹(f(v))| − |v|)² over every step-th element, then its gradient by the parameters."""
+    sampled = _sample_part(rows, x.size(1), step)
+    partial = theta[0].new_empty(sampled.programs, recipe(name).parameters + 2)
+    with _on(x):
+        outputs = theta[0].new_ones(()), partial
+        _Launcher(x, factor, rows, theta).run(_kernels(name, centred).inversion, sampled, outputs, more=(1.0,))
+    d = partial.sum(0)
+    return torch.cat([d[-1:], d[:-2]])
+
+
+def _of_factor(factor: Tensor | None, plan: list[_Part]) -> tuple[Tensor | None, int]:
+    """Room for the gradients of the factors, which every block of features adds to; and how many blocks there are."""
+    if factor is None:
+        return None, 0
+    blocks = max(part.grid[1] for part in plan)
+    return factor.new_zeros(factor.numel(), blocks, dtype=torch.float32), blocks
+
+
+def _on(x: Tensor) -> Any:
+    away = x.is_cuda and x.device.index != torch.cuda.current_device()
+    return torch.cuda.device(x.device) if away else nullcontext()
+
+
+def _cdiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _block(features: int, most: int) -> int:
+    """A power of two that holds the features, or as many as a program takes."""
+    return min(most, max(4, 1 << (features - 1).bit_length()))

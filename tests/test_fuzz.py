@@ -1,0 +1,12 @@
+"""The first of the random cases that `make fuzz` goes through."""
+
+import pytest
+
+from .fuzz.check import check
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("first", range(0, 150, 10))
+def test_random_cases_agree_with_a_float64_loop(first, device):
+    failures = [failure for seed in range(first, first + 10) for failure in check(seed, device.type)]
+    assert not failures, "\n".join(map(str, failures))
