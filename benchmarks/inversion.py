@@ -10,7 +10,7 @@ import torch
 from rich.progress import track
 
 from fmean import STANDARD, GenAgg, standard
-from fmean.experiments.graphs import Neighbourhoods, random_neighbourhoods
+from fmean.experiments.graphs import Graphs, random_graphs
 from fmean.experiments.learn import correlation
 from fmean.experiments.record import write_record
 from fmean.functions import MLPAutoencoder
@@ -18,7 +18,7 @@ from fmean.functions import MLPAutoencoder
 WEIGHTS, STARTS, STEPS = (0.0, 0.01, 0.1, 1.0), 6, 1500
 
 
-def outputs(agg: GenAgg, sets: Neighbourhoods) -> tuple[torch.Tensor, torch.Tensor]:
+def outputs(agg: GenAgg, sets: Graphs) -> tuple[torch.Tensor, torch.Tensor]:
     x = sets.x.unsqueeze(-1).expand(-1, -1, agg.channels)
     y_hat = agg(x, sets.index, dim_size=sets.nodes, dim=0).view(sets.nodes, -1, len(STANDARD), STARTS)
     y = torch.stack([standard(name)(sets.x, sets.index, dim_size=sets.nodes) for name in STANDARD], -1)
@@ -33,7 +33,7 @@ def train(weight: float) -> dict[str, float]:
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
     generator = torch.Generator().manual_seed(1)
     for _ in track(range(STEPS), f"weight {weight:g}"):
-        y_hat, y = outputs(agg, random_neighbourhoods(64, 1, generator))
+        y_hat, y = outputs(agg, random_graphs(64, 1, generator))
         optimiser.zero_grad()
         (y_hat - y).square().mean((0, 1)).sum().backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_value_(agg.parameters(), 1.0)
@@ -41,7 +41,7 @@ def train(weight: float) -> dict[str, float]:
         schedule.step()
     agg.eval()
     with torch.no_grad():
-        r = correlation(*outputs(agg, random_neighbourhoods(4000, 1, generator)))
+        r = correlation(*outputs(agg, random_graphs(4000, 1, generator)))
         x = torch.randn(4000, 1, generator=generator).expand(-1, channels)
         error = (agg.f.inverse(agg.f(x)).abs() - x.abs()).abs().mean(0)
     return {

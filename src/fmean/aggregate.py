@@ -103,13 +103,13 @@ def neighbour_f_mean(
     """`augmented_f_mean` of the messages factorₑ · x[sourceₑ], where fused kernels can without writing them down.
 
     Arguments:
-        x: The nodes, ``[N, F]``.
+        x: The nodes, ``[N, ..., F]``.
         source: The node that each message comes from, ``[E]``.
         index: The set that each message goes to, ``[E]``.
         dim_size: The number of sets.
         factor: What each message is multiplied by, ``[E]``.
     """
-    check_x(x, -2)
+    check_x(x, 0)
     check_function(f, x.size(-1))
     to, _, size = check_sets(source.numel(), x.device, index, None, dim_size)
     source = as_int64(source)
@@ -117,8 +117,8 @@ def neighbour_f_mean(
     if y is None:
         # In float32 at least, as backward sums over all messages of a node.
         message = x.to(torch.float32 if x.dtype.itemsize < 4 else x.dtype).index_select(0, source)
-        message = message if factor is None else message * factor.unsqueeze(-1)
-        y = augmented_f_mean(message, f, alpha, beta, to, None, size)
+        message = message if factor is None else message * factor.view(-1, *[1] * (x.dim() - 1))
+        y = augmented_f_mean(message, f, alpha, beta, to, None, size, dim=0)
     return y.to(x.dtype)
 
 

@@ -6,6 +6,9 @@ import inspect
 import os
 import pickle
 import tempfile
+import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from . import functions
 from .functions import ScalarFunction
 from .genagg import GenAgg
 
-__all__ = ["load", "save", "save_atomically"]
+__all__ = ["load", "load_or_set_aside", "save", "save_atomically", "set_aside"]
 
 FORMAT = "fmean aggregation 1"
 
@@ -77,3 +80,22 @@ def save_atomically(content: Any, path: str | Path) -> None:
     except BaseException:
         Path(part).unlink(missing_ok=True)
         raise
+
+
+def load_or_set_aside(path: Path, restore: Callable[[Any], None]) -> bool:
+    """Hands what `save_atomically` wrote to `restore`. A damaged file is named, set aside, and the answer is False."""
+    if not path.exists():
+        return True
+    try:
+        restore(torch.load(path, weights_only=True))
+    except Exception as error:  # a damaged file can bring about any of them
+        set_aside(path, error)
+        return False
+    return True
+
+
+def set_aside(path: Path, error: Exception) -> None:
+    """Gives a damaged file another name, and says so: what it held is made anew."""
+    aside = path.with_suffix(f".damaged-{time.time_ns()}")
+    path.rename(aside)
+    warnings.warn(f"{path} is damaged ({error!r}); it is now {aside}, and training starts anew", stacklevel=3)

@@ -139,14 +139,14 @@ class GenAgg(Aggregation):  # type: ignore[misc]
         What the layers of `fmean.nn` call. The weight is a factor of the message; it does not count it.
 
         Arguments:
-            x: The values of the nodes, ``[N, F]``.
+            x: The values of the nodes, ``[N, ..., F]``.
             source: The node that each edge comes from, ``[E]``.
             index: The set that each edge goes to, ``[E]``.
             dim_size: The number of sets.
             edge_weight: w, ``[E]``. (default: 1)
 
         Returns:
-            ``[dim_size, F]``, of the type of `x`.
+            ``[dim_size, ..., F]``, of the type of `x`.
 
         Example:
             >>> from fmean import standard

@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 
 from fmean import STANDARD, load, standard
 from fmean.commands import app
-from fmean.experiments.graphs import random_neighbourhoods
+from fmean.experiments.graphs import random_graphs
 from fmean.experiments.learn import Learner, Settings, correlation
 
 
 def test_the_graphs_are_the_papers():
     graphs, nodes = 4000, 8
-    sets = random_neighbourhoods(graphs, 6, torch.Generator().manual_seed(0))
+    sets = random_graphs(graphs, 6, torch.Generator().manual_seed(0))
     degree = torch.bincount(sets.index, minlength=sets.nodes)
     assert sets.nodes == graphs * nodes
     assert degree.min() >= 1
@@ -116,7 +116,7 @@ class TestCommand:
             assert (folder / name).stat().st_size > 100
         record = json.loads((folder / "table.json").read_text())
         assert {"command", "versions", "machine", "rows", "seconds"} == set(record)
-        sets = random_neighbourhoods(4000, 6, torch.Generator().manual_seed(9))
+        sets = random_graphs(4000, 6, torch.Generator().manual_seed(9))
         for row in record["rows"]:
             y_hat = load(folder / f"{row['target']}.pt")(sets.x, sets.index, dim_size=sets.nodes)
             y = standard(row["target"])(sets.x, sets.index, dim_size=sets.nodes)

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from fmean import GenAgg, standard
-from fmean.functions import InvertibleNN, MLPAutoencoder, Power
-from fmean.kernels import c_compile, c_kernels, csr, fused, plain
+from fmean.functions import InvertibleNN, Mixture, MLPAutoencoder, Power
+from fmean.kernels import c_compile, c_kernels, csr, fused, operators, plain
+from fmean.kernels import call as calls
 from fmean.kernels.csr import csr_of_edges, csr_of_index, csr_of_ptr
 from fmean.kernels.describe import describe
 
@@ -33,6 +34,7 @@ LEARNABLE = {
     "mlp, BatchNorm": lambda: GenAgg(MLPAutoencoder((1, 4, 3), batch_norm=True), beta=0.1).eval(),
     "invertible": lambda: GenAgg("invertible", alpha=0.4, beta=0.2),
     "invertible, magnitude": lambda: GenAgg(InvertibleNN(2, magnitude=True), alpha=0.4, beta=0.2),
+    "invertible, both": lambda: GenAgg(Mixture([InvertibleNN(2), InvertibleNN(1, magnitude=True)]), beta=0.2),
 }
 SYMBOLIC = {
     **{name: lambda name=name: standard(name) for name in ("mean", "product", "harmonic_mean", "standard_deviation")},
@@ -57,7 +59,8 @@ def path(request, monkeypatch):
 
         monkeypatch.setattr(triton_kernels, "LONG_ROWS", triton_kernels.Tile(1, 4, 4, 1))
         if not GPU:
-            monkeypatch.setattr(fused, "_backend", lambda x: triton_kernels)
+            for module in (calls, operators):
+                monkeypatch.setattr(module, "backend", lambda x: triton_kernels)
     return request.param
 
 
@@ -112,10 +115,10 @@ def fused_call(agg, x, size, index=None, ptr=None, source=None, factor=None):
     """As `fused_f_mean`, but for symbolic functions and on the CPU too, so that the interpreter sees them."""
     found, beta = describe(agg.f, agg.alpha), agg._used_beta()
     centred = isinstance(beta, torch.Tensor)
-    parameters = [*found.parameters, fused._as_tensor(agg.alpha, found.alphas, x), *([beta] if centred else [])]
+    parameters = [*found.parameters, fused._as_parameter(agg.alpha, found.alphas, 1, x), *([beta] if centred else [])]
     strength = float(getattr(agg.f, "inversion", 0.0)) if agg.training else 0.0
-    call = fused.Call(source, index, ptr, size, found.recipe, centred, strength)
-    return fused._FMean.apply(x, factor, call, agg.f, *parameters)
+    call = calls.Call(source, index, ptr, size, found.recipe, centred, strength)
+    return calls.FMean.apply(x, factor, call, agg.f, *parameters)
 
 
 def plain_call(agg, x, size, index=None, ptr=None, source=None, factor=None):
@@ -259,9 +262,9 @@ def test_as_an_operator(path, name):
     x, index, size = elements([3, 0, 2], path, features=4)
     found = describe(agg.f, agg.alpha)
     theta = [p.detach().requires_grad_() for p in [*found.parameters, agg.alpha, agg.beta]]
-    arguments = (x.requires_grad_(), None, theta, None, index, None, size, found.recipe, True, 0.1)
+    arguments = (x.requires_grad_(), None, theta, None, index, None, size, found.recipe, True, 0.1, 1)
     checks = ["test_schema", "test_autograd_registration", "test_faketensor"]
-    torch.library.opcheck(fused.f_mean_operator, arguments, test_utils=checks)
+    torch.library.opcheck(operators.f_mean_operator, arguments, test_utils=checks)
 
 
 class TestOnACPU:
@@ -445,3 +448,74 @@ class TestCSR:
             csr_of_ptr(torch.tensor([0, 3]), 4)
         with pytest.raises(ValueError, match="that fall in between"):
             csr_of_ptr(torch.tensor([0, 3, 2, 4]), 4)
+
+
+HELD = {
+    "sinh": lambda channels: GenAgg("sinh", beta=0.3, channels=channels),
+    "sinh, no β": lambda channels: GenAgg("sinh", learn_beta=False, channels=channels),
+    "mlp": lambda channels: GenAgg("mlp", alpha=0.3, beta=0.3, channels=channels).eval(),
+    "mlp, training": lambda channels: GenAgg("mlp", beta=0.3, channels=channels),
+    "mlp, an α for each": lambda channels: GenAgg("mlp", alpha=[0.1, 0.2, 0.3, 0.4], channels=channels).eval(),
+    "invertible": lambda channels: GenAgg("invertible", alpha=0.4, beta=0.2, channels=channels),
+    "invertible, both": lambda channels: GenAgg(
+        Mixture([InvertibleNN(2, channels=channels), InvertibleNN(1, True, channels)], channels), channels=channels
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", [(21,), (3, 5)])
+@pytest.mark.parametrize("name", HELD)
+class TestFeaturesWithParametersOfTheirOwn:
+    """`channels`, which a CPU's kernels know too."""
+
+    @pytest.fixture(autouse=True)
+    def _threads(self, monkeypatch):
+        if c_compile.compiler() is None:
+            pytest.skip("no C++ compiler")
+        monkeypatch.setattr(c_kernels, "SMALL", 0)
+
+    def agg(self, name, shape, monkeypatch):
+        agg = aggregation(lambda: HELD[name](shape[-1]), "cpu")
+        calls, original = [], c_kernels.backward
+        monkeypatch.setattr(c_kernels, "backward", lambda *a: calls.append(1) or original(*a))
+        return agg, calls
+
+    def test_agrees_with_the_plain_path(self, name, shape, monkeypatch):
+        agg, calls = self.agg(name, shape, monkeypatch)
+        _, index, size = elements(ROWS["mixed"], "cpu", shuffled=True)
+        x = torch.randn(len(index), *shape)
+        run = lambda agg, x: agg(x, index, dim_size=size, dim=0)  # noqa: E731
+        ours = results(run, agg, [x])
+        assert calls
+        with plain():
+            agree(ours, results(run, agg, [x]))
+
+    @pytest.mark.parametrize("threads", [1, 2])
+    def test_neighbours(self, name, shape, threads, monkeypatch):
+        agg, calls = self.agg(name, shape, monkeypatch)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+        _, index, size = elements(ROWS["mixed"], "cpu")
+        x, source = torch.randn(9, *shape), torch.randint(0, 8, (len(index),))
+        w = torch.randn(len(index)) if len(shape) == 1 else None
+        run = lambda agg, x, *w: agg.neighbours(x, source, index, size, *w)  # noqa: E731
+        leaves = [x] if w is None else [x, w]
+        ours = results(run, agg, leaves)
+        assert calls
+        with plain():
+            agree(ours, results(run, agg, leaves))
+
+
+def test_x_without_a_gradient_has_none_computed(monkeypatch):
+    seen, original = [], c_kernels.backward
+    monkeypatch.setattr(c_kernels, "backward", lambda *a: seen.append(original(*a)) or seen[-1])
+    x, index, size = elements(ROWS["mixed"], "cpu")
+    agg = aggregation(LEARNABLE["sinh"], "cpu")
+    source = torch.randint(0, len(x), (len(index),))
+    for make in (lambda x: agg(x, index, dim_size=size), lambda x: agg.neighbours(x, source, index, size)):
+        wanted = [
+            torch.autograd.grad(make(leaf).sum(), list(agg.parameters())) for leaf in (x, x.clone().requires_grad_())
+        ]
+        assert seen[-2][0] is None
+        assert seen[-1][0] is not None
+        for a, b in zip(*wanted, strict=True):
+            torch.testing.assert_close(a, b)

@@ -7,7 +7,6 @@ every feature sees the same sets and has a target of its own.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,22 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checkpoint import save_atomically
+from ..checkpoint import load_or_set_aside, save_atomically
 from ..functions import InvertibleNN, MLPAutoencoder, ScalarFunction, Sinh
 from ..genagg import GenAgg
-from ..standard import STANDARD, standard
-from .graphs import Neighbourhoods, random_neighbourhoods
+from ..standard import STANDARD
+from .graphs import Graphs, random_graphs, standard_targets
+from .paper import CORRELATION
 
 __all__ = ["PAPER", "Learned", "Learner", "Settings", "correlation"]
 
-# The column "GenAgg" of the paper's table for this experiment.
-PAPER = dict(
-    zip(
-        STANDARD,
-        (1.000, 1.000, 0.985, 0.962, 0.990, 0.995, 0.990, 0.986, 0.994, 0.996, 0.964, 0.999, 0.999),
-        strict=True,
-    )
-)
+PAPER = {target: row["genagg"] for target, row in CORRELATION["regression"].items()}
 
 # f as it is learned, and from how many starts. Several are trained side by side and the best one is kept: a network
 # can get stuck. An invertible f on x cannot become one on |x|, so half of its starts are of either kind.
@@ -106,7 +99,7 @@ class Learner:
         self.settings = settings
         self.checkpoint = checkpoint
         self._begin()
-        if checkpoint is not None and checkpoint.exists():
+        if checkpoint is not None:
             self._resume(checkpoint)
 
     def _begin(self) -> None:
@@ -165,16 +158,15 @@ class Learner:
         self._all.train()
         return learned
 
-    def _sets(self, graphs: int, number: int) -> Neighbourhoods:
+    def _sets(self, graphs: int, number: int) -> Graphs:
         generator = torch.Generator().manual_seed(self.settings.seed * 1_000_003 + number)
-        return random_neighbourhoods(graphs, self.settings.d, generator)
+        return random_graphs(graphs, self.settings.d, generator)
 
-    def _targets(self, sets: Neighbourhoods, names: tuple[str, ...] | None = None) -> Tensor:
+    def _targets(self, sets: Graphs, names: tuple[str, ...] | None = None) -> Tensor:
         """``[nodes, d, targets]``"""
-        names = names or self.settings.targets
-        return torch.stack([standard(name)(sets.x, sets.index, dim_size=sets.nodes) for name in names], -1)
+        return standard_targets(sets)[..., [STANDARD.index(name) for name in names or self.settings.targets]]
 
-    def _outputs(self, sets: Neighbourhoods) -> Tensor:
+    def _outputs(self, sets: Graphs) -> Tensor:
         """``[nodes, d, targets, starts of all models]``"""
         x = sets.x.unsqueeze(-1).expand(-1, -1, self.models[0].channels)
         y = [model(x, sets.index, dim_size=sets.nodes, dim=0) for model in self.models]
@@ -193,20 +185,15 @@ class Learner:
             save_atomically(state, self.checkpoint)
 
     def _resume(self, checkpoint: Path) -> None:
-        try:
-            state = torch.load(checkpoint, weights_only=True)
+        def restore(state: dict[str, Any]) -> None:
             if state["settings"] != asdict(self.settings):
                 return  # another run's
             self._all.load_state_dict(state["models"])
             self.optimiser.load_state_dict(state["optimiser"])
             self.schedule.load_state_dict(state["schedule"])
             self.step, self.seconds = state["step"], state["seconds"]
-        except Exception as error:  # a damaged file can bring about any of them
-            aside = checkpoint.with_suffix(f".damaged-{time.time_ns()}")
-            checkpoint.rename(aside)
-            warnings.warn(
-                f"{checkpoint} is damaged ({error!r}); it is now {aside}, and training starts anew", stacklevel=3
-            )
+
+        if not load_or_set_aside(checkpoint, restore):
             self._begin()
 
 

@@ -15,7 +15,7 @@ from ..genagg import GenAgg
 if TYPE_CHECKING:
     from .learn import Learned
 
-__all__ = ["draw_all", "draw_function"]
+__all__ = ["COLOURS", "draw_all", "draw_function", "figure"]
 
 # Okabe and Ito's colours, told apart by the colour-blind as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -48,16 +48,18 @@ def draw_function(axes: Any, agg: GenAgg, target: str | None = None) -> None:
     axes.grid(alpha=0.2)
 
 
-def draw_all(learned: list[Learned], folder: Path) -> Path:
-    """A picture of every learned f, `TARGET.png`, and all of them on one page, `overview.png`."""
+def figure(width: float, height: float) -> Any:
+    """An empty page of so many inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    def figure(width: float, height: float) -> Any:
-        new = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasAgg(new)
-        return new
+    new = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(new)
+    return new
 
+
+def draw_all(learned: list[Learned], folder: Path) -> Path:
+    """A picture of every learned f, `TARGET.png`, and all of them on one page, `overview.png`."""
     for one in learned:
         page = figure(6, 4)
         axes = page.subplots()

@@ -11,20 +11,20 @@ import torch
 from torch import Tensor
 
 from .c_compile import load_source
-from .c_source import c_source
+from .c_source import Kind, c_source
 from .csr import CSR, PIECES
 from .objective import Objective
 from .recipes import recipe
 from .sections import Sections
 
-__all__ = ["backward", "forward", "inversion", "ready"]
+__all__ = ["backward", "forward", "inversion", "ready", "squares"]
 
 SMALL = 1 << 15  # Below this many numbers, a second thread does not pay.
 
 
 @cache
-def _library(name: str, centred: bool, width: int) -> ctypes.CDLL | None:
-    return load_source(c_source(Sections(recipe(name)), centred, width))
+def _library(name: str, kind: Kind) -> ctypes.CDLL | None:
+    return load_source(c_source(Sections(recipe(name)), kind))
 
 
 def _width(features: int) -> int:
@@ -32,10 +32,17 @@ def _width(features: int) -> int:
     return 16 if features > 8 else 8 if features > 4 else 4
 
 
+def _kernels(
+    name: str, centred: bool, x: Tensor, factor: Tensor | None, rows: CSR, channels: int, squares: bool = False
+) -> Any:
+    of = Kind(centred, _width(x.size(1)), channels > 1, rows.col is not None, factor is not None, squares)
+    return _library(name, of)
+
+
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def ready(name: str, centred: bool, features: int) -> bool:
+def ready(name: str, centred: bool, features: int, held: bool, gather: bool, weighted: bool) -> bool:
     """Whether there are kernels for this recipe: with a C++ compiler on the machine, yes."""
-    return _library(name, centred, _width(features)) is not None
+    return _library(name, Kind(centred, _width(features), held, gather, weighted)) is not None
 
 
 def _run(call: Any, arguments: list[Any], bounds: Tensor, size: int) -> None:
@@ -50,14 +57,28 @@ def _pointer(argument: Any) -> Any:
     return ctypes.c_longlong(argument) if isinstance(argument, int) else ctypes.c_void_p(argument)
 
 
-def forward(name: str, centred: bool, x: Tensor, factor: Tensor | None, rows: CSR, theta: Sequence[Tensor]) -> Tensor:
+def forward(
+    name: str,
+    centred: bool,
+    x: Tensor,
+    factor: Tensor | None,
+    rows: CSR,
+    theta: Sequence[Tensor],
+    channels: int = 1,
+) -> Tensor:
+    """The f-mean of each row.
+
+    Arguments:
+        channels: 1: all features share θ; else every so many-th feature does, and each of θ has a first dimension
+            of this size.
+    """
     size, features = rows.size, x.size(1)
-    library = _library(name, centred, _width(features))
+    library = _kernels(name, centred, x, factor, rows, channels)
     y = x.new_empty(size, features)
-    flat = _flat(theta)
+    flat = _flat(theta, channels, features)
     table = _table(name, library, x, flat, rows) if not centred and factor is None else None
     arguments = [x, factor, rows.ptr, rows.col, rows.edge, table, y, flat, features]
-    _run(library.forward, arguments, rows.pieces, _work(x, rows))  # type: ignore[union-attr]
+    _run(library.forward, arguments, rows.pieces, _work(x, rows))
     return y
 
 
@@ -70,45 +91,75 @@ def backward(
     rows: CSR,
     sources: Callable[[], CSR] | None,
     theta: Sequence[Tensor],
+    by_x: bool,
     by_factor: bool,
     objective: Objective | None,
-) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
+    channels: int = 1,
+) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor | None]:
     """∂L/∂x, ∂L/∂factor, ∂L/∂(parameters, β), and the inversion objective.
 
     With `sources`, x are nodes, each an element of many rows, and it finds the rows of the transposed matrix.
     """
-    of, features, work, flat = recipe(name), x.size(1), _work(x, rows), _flat(theta)
-    library: Any = _library(name, centred, _width(features))
+    of, features, work = recipe(name), x.size(1), _work(x, rows)
+    flat, columns = _flat(theta, channels, features), (of.parameters + 2) * (features if channels > 1 else 1)
+    library = _kernels(name, centred, x, factor, rows, channels)
     table = _table(name, library, x, flat, rows) if not centred and factor is None else None
     given = [grad, x, factor, rows.ptr, rows.col, rows.edge, table]
     blocks = -(-features // _width(features))
     # With β = 0, f of each node is looked at once for all its edges, in the rows of the transposed matrix; else the
     # threads share out the features, if there are enough of them.
-    by_features = sources is not None and centred and blocks >= torch.get_num_threads()
+    by_features = by_x and sources is not None and centred and blocks >= torch.get_num_threads()
     edges = 0 if factor is None else factor.numel()
     dfactor = torch.zeros(blocks if by_features else 1, edges) if by_factor else None
-    if sources is None or by_features:
-        dx = torch.zeros_like(x) if by_features else torch.empty_like(x)
+    dx: Tensor | None
+    if sources is None or by_features or not by_x:
+        dx = None if not by_x else torch.zeros_like(x) if by_features else torch.empty_like(x)
         pieces, all_rows = (torch.arange(blocks + 1), rows.size) if by_features else (rows.pieces, 0)
-        partial = torch.zeros(pieces.numel() - 1, of.parameters + 2)
+        partial = torch.zeros(pieces.numel() - 1, columns)
         _run(library.backward, [*given, dx, dfactor, edges, all_rows, partial, flat, features], pieces, work)
-        d = partial.sum(0)
+        sums = partial.sum(0)
     else:
         dx, transposed = torch.empty_like(x), sources()
-        partial = torch.zeros(rows.pieces.numel() - 1, of.parameters + 2)
+        partial = torch.zeros(rows.pieces.numel() - 1, columns)
         state = x.new_empty(rows.size, of.terms_ + 2 * centred + of.scales_, features)
         flags = torch.zeros(rows.size, blocks, dtype=torch.uint8)
         _run(library.backward_rows, [*given, state, flags, partial, flat, features], rows.pieces, work)
-        d, partial = partial.sum(0), torch.zeros(transposed.pieces.numel() - 1, of.parameters + 2)
+        sums, partial = partial.sum(0), torch.zeros(transposed.pieces.numel() - 1, columns)
         given = [x, factor, transposed.ptr, transposed.col, transposed.edge, state, flags]
         _run(library.backward_sources, [*given, dx, dfactor, partial, flat, features], transposed.pieces, work)
-        d = d + partial.sum(0)
+        sums = sums + partial.sum(0)
+    d = _by_channel(sums, channels, features)
     dfactor = None if dfactor is None else dfactor.sum(0)
     if objective is None:
         return dx, dfactor, d, None
-    found = inversion(name, centred, x, factor, rows, theta, objective.step)
+    found = inversion(name, centred, x, factor, rows, theta, objective.step, channels)
     d[:-2] += objective.weight * d[-1] * found[1:]  # d[-1] is Σ|∂L/∂y|
     return dx, dfactor, d, found[0]
+
+
+def squares(
+    name: str,
+    centred: bool,
+    x: Tensor,
+    target: Tensor,
+    rows: CSR,
+    theta: Sequence[Tensor],
+    objective: Objective | None,
+    channels: int,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Σ(y − target)² of each channel, its gradient by (parameters, β), and that of the inversion objective."""
+    features, held = x.size(1), channels > 1
+    library = _kernels(name, centred, x, None, rows, channels, squares=True)
+    flat = _flat(theta, channels, features)
+    table = None if centred else _table(name, library, x, flat, rows)
+    partial = torch.zeros(rows.pieces.numel() - 1, (recipe(name).parameters + 3) * (features if held else 1))
+    given = [target, x, None, rows.ptr, rows.col, rows.edge, table, partial, flat, features]
+    _run(library.squares, given, rows.pieces, _work(x, rows))
+    d = _by_channel(partial.sum(0), channels, features)
+    pull = None
+    if objective is not None:
+        pull = objective.weight * d[-2] * inversion(name, centred, x, None, rows, theta, objective.step, channels)[1:]
+    return d[-1], d[:-2], pull
 
 
 def _table(name: str, library: Any, x: Tensor, flat: Tensor, rows: CSR) -> Tensor | None:
@@ -122,19 +173,36 @@ def _table(name: str, library: Any, x: Tensor, flat: Tensor, rows: CSR) -> Tenso
 
 
 def inversion(
-    name: str, centred: bool, x: Tensor, factor: Tensor | None, rows: CSR, theta: Sequence[Tensor], step: int
+    name: str,
+    centred: bool,
+    x: Tensor,
+    factor: Tensor | None,
+    rows: CSR,
+    theta: Sequence[Tensor],
+    step: int,
+    channels: int = 1,
 ) -> Tensor:
     """Σ(|f⁻¹(f(v))| − |v|)² over every step-th element, then its gradient by the parameters."""
+    features, held = x.size(1), channels > 1
     places, of_rows = rows.sample(step)
-    partial = torch.zeros(recipe(name).parameters + 2)
-    library: Any = _library(name, centred, _width(x.size(1)))
-    given = [x, factor, rows.ptr, rows.col, rows.edge, places, of_rows, step, partial, _flat(theta), x.size(1)]
+    partial = torch.zeros((recipe(name).parameters + 2) * (features if held else 1))
+    library = _kernels(name, centred, x, factor, rows, channels)
+    flat = _flat(theta, channels, features)
+    given = [x, factor, rows.ptr, rows.col, rows.edge, places, of_rows, step, partial, flat, features]
     _run(library.inversion, given, torch.tensor([0, places.numel()]), 0)
-    return partial[:-1]
+    return _by_channel(partial, channels, features)[:-1]
 
 
-def _flat(theta: Sequence[Tensor]) -> Tensor:
-    return torch.cat([p.reshape(-1) for p in theta])
+def _flat(theta: Sequence[Tensor], channels: int, features: int) -> Tensor:
+    """All parameters in a row; where features hold their own, ``[parameters, features]``."""
+    if channels == 1:
+        return torch.cat([p.reshape(-1) for p in theta])
+    return torch.cat([p.reshape(channels, -1) for p in theta], 1).t().repeat(1, features // channels)
+
+
+def _by_channel(sums: Tensor, channels: int, features: int) -> Tensor:
+    """``[parameters + 2]``, or ``[parameters + 2, channels]``: features that share a θ add up."""
+    return sums if channels == 1 else sums.view(-1, features // channels, channels).sum(1)
 
 
 def _work(x: Tensor, rows: CSR) -> int:

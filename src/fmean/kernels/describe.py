@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from ..functions import Exp, Identity, InvertibleNN, LogAbs, MLPAutoencoder, Power, Sinh
+from ..functions import Exp, Identity, InvertibleNN, LogAbs, Mixture, MLPAutoencoder, Power, Sinh
+from .recipes import MIXTURE
 
 __all__ = ["Described", "describe"]
 
@@ -19,6 +20,8 @@ class Described(NamedTuple):
     parameters: list[Tensor]
     """What the recipe calls p, in this order, without α."""
     alphas: int
+    channels: int
+    """1, or how many features hold parameters of their own."""
     learnable: bool
     """Whether f has something to learn; symbolic functions have not, and are summed in float64."""
 
@@ -27,25 +30,38 @@ class Described(NamedTuple):
 def describe(f: Any, alpha: Any) -> Described | None:
     """The recipe for f, or None where there is none. A subclass may compute something else: it has none."""
     kind, name = type(f), getattr(f, "recipe", None)
-    if name is None or f.channels != 1:
+    if kind is Mixture:
+        return _mixture(f)
+    if name is None:
         return None
     if kind is Sinh:
         one, two, three = (part._parameters for part in f._modules["parts"]._modules.values())
         parameters = [one["rho"], one["c"], two["rho"], three["rho"], three["c"], f._parameters["omega"]]
-        return Described(name, parameters, 3, True)
+        return Described(name, parameters, 3, f.channels, True)
     if kind is MLPAutoencoder:
         return _mlp(f, name, alpha)
     if kind is InvertibleNN:
-        return Described(name, [f._parameters["weights"], f._parameters["t"]], 1, True)
-    return Described(name, [], 1, False) if kind in SYMBOLIC else None
+        return Described(name, [f._parameters["weights"], f._parameters["t"]], 1, f.channels, True)
+    return Described(name, [], 1, 1, False) if kind in SYMBOLIC else None
+
+
+def _mixture(f: Mixture) -> Described | None:
+    """Of invertible networks: other mixtures take the plain path."""
+    if not all(type(part) is InvertibleNN and part.channels == f.channels for part in f.parts):
+        return None
+    found = [describe(part, None) for part in f.parts]
+    name = MIXTURE + " + ".join(each.recipe for each in found if each is not None)
+    parameters = [p for each in found if each is not None for p in each.parameters]
+    return Described(name, [*parameters, f.omega], f.k, f.channels, True)
 
 
 def _mlp(f: MLPAutoencoder, name: str, alpha: Any) -> Described | None:
-    if f.batch_norm and f.training:
+    if f.batch_norm and (f.training or f.channels > 1):
         return None  # f depends on the whole batch
-    alphas = alpha.numel() if isinstance(alpha, Tensor) else 1
+    held = f.channels > 1
+    alphas = alpha.size(-1) if isinstance(alpha, Tensor) and alpha.dim() > held else 1
     parameters = [*_layers(f._modules["encoder"]), *_layers(f._modules["decoder"])]
-    return Described(name + " " + str(alphas), parameters, alphas, True)
+    return Described(name + " " + str(alphas), parameters, alphas, f.channels, True)
 
 
 def _layers(network: Any) -> list[Tensor]:

@@ -6,7 +6,7 @@ y = finish( Σ terms(v) ),  v = x − β·μ
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 
@@ -30,7 +30,7 @@ from .expression import (
     wide,
 )
 
-__all__ = ["Recipe", "recipe"]
+__all__ = ["MIXTURE", "RECIPES", "P", "Recipe", "outside", "recipe", "within"]
 
 HUGE = 3e38
 LARGEST_EXPONENT = 87.7  # e^88.7 is the largest float32
@@ -111,11 +111,11 @@ def _log_magnitude(v: Expression, eps: float) -> Expression:
     return given(where(large, 1, 0.5) * log(square), (v, where(large, where(v < 0, -1, 1), v) / square))
 
 
-def _within(t: Expression, low: float, high: float) -> Expression:
+def within(t: Expression, low: float, high: float) -> Expression:
     return both(t > low, t < high)
 
 
-def _outside(*within: Expression) -> Expression:
+def outside(*within: Expression) -> Expression:
     """1 unless all conditions hold; a NaN fulfils none."""
     all_ = within[0]
     for one in within[1:]:
@@ -142,7 +142,7 @@ class SinhRecipe(Recipe):
         ]
 
     def overflow(self, t: P) -> Expression:
-        return _outside(_within(t[0], -1e30, 1e30), _within(t[1], 1e-30, 1e30), _within(t[2], -1e30, 1e30))
+        return outside(within(t[0], -1e30, 1e30), within(t[1], 1e-30, 1e30), within(t[2], -1e30, 1e30))
 
     def scaled_terms(self, v: Expression, p: P, h: P) -> list[Expression]:
         size = _log_magnitude(v, self.eps)
@@ -157,13 +157,7 @@ class SinhRecipe(Recipe):
         y1 = (_asinh(exp((p[8] - 1) * log_n) * (0.5 * t[0]), h[0]) - p[1]) / p1
         y2 = exp(h[1] + ((p[9] - 1) * log_n + log(t[1])) / q)
         y3 = exp(minimum((_asinh(exp((p[10] - 1) * log_n) * (0.5 * t[2]), h[2]) - p[4]) / p3, LARGEST_EXPONENT))
-        top = maximum(maximum(p[5], p[6]), p[7])
-        e = [exp(w - top) for w in p[5:8]]
-        total = e[0] + e[1] + e[2]
-        w = [
-            given(e[i] / total, *((p[5 + j], e[i] / total * (float(i == j) - e[j] / total)) for j in range(3)))
-            for i in range(3)
-        ]
+        w = _softmax(p[5:8])
         return w[0] * y1 + w[1] * y2 + w[2] * y3
 
     def scales(self, low: Expression, high: Expression, least: Expression, p: P) -> list[Expression]:
@@ -173,6 +167,15 @@ class SinhRecipe(Recipe):
         m1 = maximum(absolute(p1 * low + p[1]), absolute(p1 * high + p[1]))
         m3 = maximum(absolute(p3 * small + p[4]), absolute(p3 * most + p[4]))
         return [_scale(m1), most, _scale(m3)]
+
+
+def _softmax(omega: P) -> list[Expression]:
+    k, top = range(len(omega)), omega[0]
+    for o in omega[1:]:
+        top = maximum(top, o)
+    e = [exp(o - top) for o in omega]
+    total = sum(e[1:], e[0])
+    return [given(e[i] / total, *((omega[j], e[i] / total * (float(i == j) - e[j] / total)) for j in k)) for i in k]
 
 
 def _scale(m: Expression) -> Expression:
@@ -244,7 +247,7 @@ class InvertibleRecipe(Recipe):
         return [self._network(_log_magnitude(v, self.eps) if self.magnitude else v, p)]
 
     def overflow(self, t: P) -> Expression:
-        return _outside(_within(t[0], -1e12, 1e12))
+        return outside(within(t[0], -1e12, 1e12))
 
     def scaled_terms(self, v: Expression, p: P, h: P) -> list[Expression]:
         return [self._network(wide(_log_magnitude(v, self.eps) if self.magnitude else v), p)]
@@ -266,6 +269,52 @@ class InvertibleRecipe(Recipe):
             a, b, d, e = p[4 * i : 4 * i + 4]
             s = (_sinh((_asinh(s, const(0)) - e) / exp(d)) - b) / exp(a)
         return exp(minimum(s, LARGEST_EXPONENT)) if self.magnitude else s
+
+
+class MixtureRecipe(Recipe):
+    """p = those of each part without its α, then ω, then α of each part."""
+
+    def __init__(self, parts: Sequence[Recipe]) -> None:
+        self.parts, k = parts, len(parts)
+        self.layout = (*(size for part in parts for size in part.layout[:-1]), k, k)
+        self.parameters = sum(self.layout)
+        self.terms_, self.scales_ = sum(part.terms_ for part in parts), sum(part.scales_ for part in parts)
+        self.double = any(part.double for part in parts)
+
+    def _own(self, p: P) -> Iterator[tuple[Recipe, P]]:
+        """The parts, each with the parameters it knows."""
+        i, k = 0, len(self.parts)
+        for j, part in enumerate(self.parts):
+            yield part, [*p[i : i + part.parameters - 1], p[len(p) - k + j]]
+            i += part.parameters - 1
+
+    def _cut(self, values: P, name: str) -> Iterator[P]:
+        i = 0
+        for part in self.parts:
+            yield values[i : i + getattr(part, name)]
+            i += getattr(part, name)
+
+    def terms(self, v: Expression, p: P) -> list[Expression]:
+        return [term for part, own in self._own(p) for term in part.terms(v, own)]
+
+    def overflow(self, t: P) -> Expression:
+        cut = zip(self.parts, self._cut(t, "terms_"), strict=True)
+        found = [part.overflow(own) for part, own in cut if part.scales_]
+        return sum(found[1:], found[0])
+
+    def scaled_terms(self, v: Expression, p: P, h: P) -> list[Expression]:
+        cut = zip(self._own(p), self._cut(h, "scales_"), strict=True)
+        return [term for (part, own), scales in cut for term in part.scaled_terms(v, own, scales)]
+
+    def scales(self, low: Expression, high: Expression, least: Expression, p: P) -> list[Expression]:
+        return [scale for part, own in self._own(p) for scale in part.scales(low, high, least, own)]
+
+    def finish(self, t: P, n: Expression, log_n: Expression, p: P, h: P) -> Expression:
+        k = len(self.parts)
+        weights = _softmax(p[len(p) - 2 * k : len(p) - k])
+        cut = zip(weights, self._own(p), self._cut(t, "terms_"), self._cut(h, "scales_"), strict=True)
+        y = [w * part.finish(sums, n, log_n, own, scales) for w, (part, own), sums, scales in cut]
+        return sum(y[1:], y[0])
 
 
 class _Symbolic(Recipe):
@@ -335,7 +384,7 @@ class ExpRecipe(_Symbolic):
         return [exp(self.p * wide(v))]
 
     def overflow(self, t: P) -> Expression:
-        return _outside(_within(t[0], 1e-250, 1e250))
+        return outside(within(t[0], 1e-250, 1e250))
 
     def scaled_terms(self, v: Expression, p: P, h: P) -> list[Expression]:
         return [exp(self.p * wide(v) - h[0])]
@@ -362,6 +411,8 @@ class LimitRecipe(Recipe):
         return absolute(t[0]) if self.magnitude else self.sign * t[0]
 
 
+MIXTURE = "mixture of "
+
 RECIPES: dict[str, type[Recipe]] = {
     "sinh": SinhRecipe,
     "mlp": MLPRecipe,
@@ -381,5 +432,7 @@ def recipe(name: str) -> Recipe:
     >>> recipe("mlp 1 2 2 4 1").parameters  # layers 1 → 2 → 2 → 4 and back, and one α
     42
     """
+    if name.startswith(MIXTURE):
+        return MixtureRecipe([recipe(part) for part in name.removeprefix(MIXTURE).split(" + ")])
     kind, *numbers = name.split()
     return RECIPES[kind](*map(float, numbers))

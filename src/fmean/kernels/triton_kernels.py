@@ -134,7 +134,11 @@ class _Launcher(NamedTuple):
                 part.compiled[key] = found  # None in Triton's interpreter
 
 
-def forward(name: str, centred: bool, x: Tensor, factor: Tensor | None, rows: CSR, theta: Theta) -> Tensor:
+def forward(
+    name: str, centred: bool, x: Tensor, factor: Tensor | None, rows: CSR, theta: Theta, channels: int = 1
+) -> Tensor:
+    """The f-mean of each row. Here, and in what follows, all features share θ: `channels` is 1."""
+    assert channels == 1
     y = x.new_empty(rows.size, x.size(1))
     launcher, kernel = _Launcher(x, factor, rows, theta), _kernels(name, centred).forward
     with _on(x):
@@ -152,8 +156,10 @@ def backward(
     rows: CSR,
     sources: Callable[[], CSR] | None,
     theta: Theta,
+    by_x: bool,
     by_factor: bool,
     objective: Objective | None,
+    channels: int = 1,
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
     """∂L/∂x, ∂L/∂factor, ∂L/∂(parameters, β), and the inversion objective.
 
@@ -193,7 +199,9 @@ def backward(
     return dx, dfactor.sum(1) if by_factor and dfactor is not None else None, d, loss
 
 
-def inversion(name: str, centred: bool, x: Tensor, factor: Tensor | None, rows: CSR, theta: Theta, step: int) -> Tensor:
+def inversion(
+    name: str, centred: bool, x: Tensor, factor: Tensor | None, rows: CSR, theta: Theta, step: int, channels: int = 1
+) -> Tensor:
     """Σ(|f⁻¹(f(v))| − |v|)² over every step-th element, then its gradient by the parameters."""
     sampled = _sample_part(rows, x.size(1), step)
     partial = theta[0].new_empty(sampled.programs, recipe(name).parameters + 2)

@@ -1,0 +1,251 @@
+"""Runs an experiment of the paper, trial by trial, on several processes; goes on where it was stopped."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import multiprocessing
+import os
+import shutil
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, wait
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..checkpoint import set_aside
+from ..standard import STANDARD
+from .record import write_record
+from .regression import EXPERIMENTS, METHODS, Learner, Settings, draw
+
+__all__ = ["AlreadyRunningError", "Reproduction"]
+
+SAVE_EVERY = 20.0  # seconds
+
+Rows = list[dict[str, Any]]
+
+
+class AlreadyRunningError(RuntimeError):
+    pass
+
+
+class Reproduction:
+    """All methods and trials of an experiment.
+
+    A method's trial that is finished is kept as a file of rows, and all of them make up the record. Killed at any
+    moment, the same run finds them again, and those half-way at their last checkpoint.
+
+    Arguments:
+        settings: What to run.
+        methods: Which of `METHODS`.
+        out: The record (JSON).
+        folder: Where the run keeps what is not finished.
+        workers: How many processes; trials are dealt out to them.
+        command: What was typed, for the record.
+        fresh: Do not go on with what is there.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        methods: tuple[str, ...],
+        out: Path,
+        folder: Path,
+        workers: int,
+        device: str = "cpu",
+        command: str = "",
+        fresh: bool = False,
+    ) -> None:
+        unknown = [method for method in methods if method not in METHODS]
+        if unknown:
+            raise ValueError(f"unknown method {', '.join(unknown)}; known are {', '.join(METHODS)}")
+        self.settings, self.methods, self.out, self.folder = settings, methods, out, folder
+        self.workers, self.device, self.command = max(1, min(workers, settings.trials)), device, command
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR)
+        weakref.finalize(self, os.close, lock)  # the end of the process does the same
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise AlreadyRunningError(f"another run is at work in {folder}") from None
+        if fresh:
+            for path in folder.iterdir():
+                if path.name != "lock":
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self.rows = {} if fresh else self._recorded()
+        self._collect()
+
+    @property
+    def units(self) -> list[tuple[str, int]]:
+        return [(method, trial) for trial in range(self.settings.trials) for method in self.methods]
+
+    @property
+    def total(self) -> int:
+        """Steps in all, of all methods and trials that are left to do, those of trying not counted."""
+        return self.settings.steps * len(self.units)
+
+    @property
+    def finished(self) -> bool:
+        return all(unit in self.rows for unit in self.units)
+
+    def run(self) -> Iterator[int]:
+        """Trains what is left; now and then, how many of `total` steps are done."""
+        left = {t: [m for m in self.methods if (m, t) not in self.rows] for t in range(self.settings.trials)}
+        left = {trial: methods for trial, methods in left.items() if methods}
+        before = self.total - self.settings.steps * sum(map(len, left.values()))
+        work = self._beside if self.workers > 1 else self._here
+        for done in work(left):
+            self._collect()
+            yield before + done
+        self._collect()
+        yield self.total
+
+    def _here(self, left: dict[int, list[str]]) -> Iterator[int]:
+        """In this process, one trial after the other."""
+        before = 0
+        for trial, methods in left.items():
+            said = time.monotonic()
+            for done in _trial(self.settings, self.folder, self.device, trial, methods):
+                if time.monotonic() - said > 0.5:
+                    said = time.monotonic()
+                    yield before + done
+            before += self.settings.steps * len(methods)
+
+    def _beside(self, left: dict[int, list[str]]) -> Iterator[int]:
+        """In several processes at once, each with its share of the cores."""
+        context = multiprocessing.get_context("spawn")
+        steps = context.Array("q", self.settings.trials, lock=False)
+        threads = max(1, torch.get_num_threads() // self.workers)
+        arguments = (self.settings, self.folder, self.device)
+        with ProcessPoolExecutor(self.workers, context, _begin, (steps, os.getpid(), threads)) as pool:
+            tasks = [pool.submit(_worker, *arguments, trial, methods) for trial, methods in left.items()]
+            try:
+                while not all(task.done() for task in tasks):
+                    wait(tasks, timeout=0.5)
+                    yield sum(steps)
+                for task in tasks:
+                    task.result()
+            except BaseException:  # the user's Ctrl-C, or a process that died
+                for process in list(pool._processes.values()):
+                    process.terminate()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _collect(self) -> None:
+        """Takes in what has been finished, and writes the record."""
+        new = False
+        for unit in self.units:
+            path = _finished(self.folder, *unit)
+            if unit not in self.rows and path.exists():
+                try:
+                    content = json.loads(path.read_text(encoding="utf-8"))
+                    if content["settings"] == _identity(self.settings) and len(content["rows"]) == len(STANDARD):
+                        self.rows[unit], new = content["rows"], True
+                except (ValueError, KeyError, TypeError) as error:
+                    set_aside(path, error)
+        if new or self.finished:
+            self.write()
+
+    def write(self) -> None:
+        """All that is known, also of methods that this run was not asked for."""
+        rows = [row for (_, trial), rows in self.rows.items() if trial < self.settings.trials for row in rows]
+        rows.sort(key=lambda row: (STANDARD.index(row["target"]), list(METHODS).index(row["method"]), row["trial"]))
+        more = {
+            "experiment": EXPERIMENTS[self.settings.experiment].title,
+            "finished": len(rows) == len(STANDARD) * len(METHODS) * self.settings.trials,
+            "settings": asdict(self.settings),
+            "points": self.settings.points,
+        }
+        write_record(self.out, self.command, rows, **more)
+
+    def _recorded(self) -> dict[tuple[str, int], Rows]:
+        """The rows of an earlier run with the same settings, by method and trial."""
+        if not self.out.exists():
+            return {}
+        try:
+            record = json.loads(self.out.read_text(encoding="utf-8"))
+            if _identity(Settings(**record["settings"])) != _identity(self.settings):
+                return {}
+            found: dict[tuple[str, int], Rows] = {}
+            for row in record["rows"]:
+                found.setdefault((row["method"], row["trial"]), []).append(row)
+        except (ValueError, KeyError, TypeError) as error:
+            set_aside(self.out, error)
+            return {}
+        return {unit: rows for unit, rows in found.items() if len(rows) == len(STANDARD)}
+
+
+def _identity(settings: Settings) -> dict[str, Any]:
+    """What a trial's result depends on: more trials leave those that are there as they are."""
+    return {name: value for name, value in asdict(settings).items() if name != "trials"}
+
+
+def _finished(folder: Path, method: str, trial: int) -> Path:
+    return folder / f"{method}-{trial}.json"
+
+
+def _checkpoint(folder: Path, method: str, trial: int) -> Path:
+    return folder / f"{method}-{trial}.pt"
+
+
+# Of a process that trains: where it says how far it is, and for whom.
+_steps: Any = None
+_parent = 0
+
+
+def _begin(steps: Any, parent: int, threads: int) -> None:
+    global _steps, _parent
+    _steps, _parent = steps, parent
+    torch.set_num_threads(threads)
+
+
+def _worker(settings: Settings, folder: Path, device: str, trial: int, methods: list[str]) -> None:
+    for done in _trial(settings, folder, device, trial, methods, lambda: os.getppid() != _parent):
+        _steps[trial] = done
+
+
+def _trial(
+    settings: Settings,
+    folder: Path,
+    device: str,
+    trial: int,
+    methods: list[str],
+    orphaned: Callable[[], bool] = lambda: False,
+) -> Iterator[int]:
+    """Trains some methods in a trial, side by side, so that the graphs of a step are drawn once for all of them.
+
+    After each step, how many of all are done. If whoever wanted this was killed, it saves what it has, and ends.
+    """
+    learners = [Learner(settings, method, trial, _checkpoint(folder, method, trial), device) for method in methods]
+    saved, ended = time.monotonic(), False
+    while learners and not ended:
+        step = min(learner.step for learner in learners)  # after a stop, some may be behind
+        if step < settings.steps:
+            graphs, y = draw(settings, trial, step, device)
+        for learner in [learner for learner in learners if learner.step == step]:
+            if learner.done:
+                _finish(learner, folder)
+                learners.remove(learner)
+            else:
+                learner.update(graphs, y)
+        ended = orphaned()
+        if ended or time.monotonic() - saved > SAVE_EVERY:
+            for learner in learners:
+                learner.save()
+            saved = time.monotonic()
+        left = sum(settings.steps - max(0, learner.step) for learner in learners)
+        yield settings.steps * len(methods) - left
+
+
+def _finish(learner: Learner, folder: Path) -> None:
+    """Writes the rows of a trial that is done, and then forgets its checkpoint."""
+    path = _finished(folder, learner.name, learner.trial)
+    part = path.with_suffix(".part")
+    content = {"settings": _identity(learner.settings), "rows": learner.rows()}
+    part.write_text(json.dumps(content), encoding="utf-8")
+    part.replace(path)
+    _checkpoint(folder, learner.name, learner.trial).unlink(missing_ok=True)

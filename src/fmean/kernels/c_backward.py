@@ -1,0 +1,241 @@
+"""The kernels for a CPU that go back from the rows to elements and parameters, as C++ source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .c_rows import ALL, ROW_HEAD, SHORT, load_parameters, over_rows, sums_of_row
+from .c_writer import CWriter, lines_of, vector
+from .expression import ELEMENT, PARAMETER, ROW, Expression, Writer, variable
+from .sections import Sections
+
+__all__ = ["backward_kernel", "put", "sources_kernel"]
+
+# Pieces of rows; or, where elements of several rows are the same node, all rows and pieces of features: no two threads
+# then add to the same place, and the order in which it is added to is always the same.
+RANGES = """  const bool adds = all_rows > 0;
+  const I row_a = adds ? 0 : first_row, row_b = adds ? all_rows : last_row;
+  const I d_a = adds ? first_row * W : 0, d_b = adds ? min(last_row * W, D) : D;
+#define OF_FACTOR(e) (dfactor + (adds ? d / W * edges : 0) + (edge ? edge[e] : (e)))"""
+
+
+NOTHING_BY_X = """  float* const dx = nullptr;
+  float* const dfactor = nullptr;
+  const bool adds = false;
+#define OF_FACTOR(e) dfactor"""
+
+
+FLUSH = "    if (row % 64 == 0) FLUSH"
+
+
+# Once more over the row, for what comes through the mean: it is in the cache, and this is less work than to know the
+# sum of ∂L/∂v before.
+SHARE = """for (I e = start; e < end && (dx || (WEIGHTED && dfactor)); e++) {
+  float* to = dx + PLACE(e) * D + d;
+  if (dx) store(to, load(to, k) - share * FACTOR(e), k);
+  if (WEIGHTED && dfactor) *OF_FACTOR(e) -= sum(sel(inside, share * load(x + PLACE(e) * D + d, k), V{}));
+}"""
+
+
+def backward_kernel(s: Sections, centred: bool, held: bool, name: str) -> str:
+    """One of three kernels that go back from the rows to the parameters, and beside that
+
+    - `backward`: write ∂L/∂x of every element;
+    - `backward_rows`: write what each row hands to its elements: ∂L/∂T, shift, share, scales;
+    - `squares`: know ∂L/∂y of L = Σ(y − target)² themselves. y is never written, and need not be computed before.
+    """
+    gather, squares = name == "backward_rows", name == "squares"
+    writer = CWriter()
+    head = load_parameters(s, writer, s.outputs, centred)
+    declare, add, end = _accumulate(s, 3 if squares else 2)
+    keep = [] if gather else s.dear
+    row = sums_of_row(s, writer, centred, with_slopes=centred and gather, keep=keep)
+    lines = []
+    if squares:
+        of = len(s.roots)
+        lines += [
+            *writer.write([s.y]),
+            f"const V error = sel(inside, {writer[s.y]} - load(target + row * D + d, k), V{{}});",
+        ]
+        lines += ["const V g = 2.0f * error;", f"lanes[{of + 1}] += abs_(g);", f"lanes[{of + 2}] += error * error;"]
+    lines += writer.write(s.back)
+    lines += [f"const V G{i} = {vector(writer, e)};" for i, e in enumerate(s.back[: len(s.t)])]
+    sums = [f"V b{i} = {vector(writer, e)};" for i, e in enumerate(s.back[len(s.t) :])]
+    lines += sums
+    of_beta = [f"lanes[{len(s.roots)}] -= sel(inside, mu * total, V{{}});", "const V share = beta * total / n;"]
+    if centred and gather:
+        lines.append("const V total = " + " + ".join(f"G{i} * S{i}" for i in range(len(s.t))) + ";")
+        lines += of_beta
+    if gather:
+        planes = [*(f"G{i}" for i in range(len(s.t))), *(["shift", "share"] if centred else [])]
+        planes += [f"h{i}" for i in range(len(s.h))]
+        lines += [f"store(state + (row * {len(planes)} + {i}) * D + d, {p}, k);" for i, p in enumerate(planes)]
+        lines.append("flags[row * ((D + W - 1) / W) + d / W] = scaled;")
+        loop = ""
+    else:
+        lines.append("V total = {};")
+        kept, new = (_elements(writer, s.back_element, 8, nodes) for nodes in (keep, []))
+        loop = f"      if (short_row) {{\n{kept}\n      }} else {{\n{new}\n      }}"
+        if s.h:
+            scaled = _elements(writer, s.back_scaled_element, 8)
+            loop = f"      if (scaled) {{\n{scaled}\n      }} else {{\n{loop}\n      }}"
+        if centred:
+            loop += "\n" + lines_of([*of_beta, *SHARE.splitlines()], 6)
+    first, extra = (
+        "grad",
+        {
+            "backward": "float* dx, float* dfactor, I edges, I all_rows, ",
+            "backward_rows": "float* state, unsigned char* flags, ",
+            "squares": "",
+        }[name],
+    )
+    given = f"""      const V g = load(grad + row * D + d, k);
+      lanes[{len(s.roots) + 1}] += abs_(g);"""
+    ranges = {"backward": RANGES, "backward_rows": ALL, "squares": f"{ALL}\n{NOTHING_BY_X}"}[name]
+    if squares:
+        first, given = "target", ""
+    body = f"""      const M inside = first(k);
+{given}
+      if (start == end) continue;
+      const bool short_row = end - start <= {SHORT} && !(GATHER && table);
+{row}
+{lines_of(lines, 6)}
+{loop}
+      {add}"""
+    begin = f"{declare}  V kept[{max(1, SHORT * len(keep))}];"
+    return f"""
+extern "C" void {name}(const float* {first}, const float* x, const float* factor, const I* ptr, const I* col,
+    const I* edge, const float* table, {extra}float* partial, const float* params, I D, I first_row, I last_row) {{
+{ranges}
+{over_rows(held, ROW_HEAD, body, head, begin, FLUSH, end)}
+}}
+"""
+
+
+def _elements(writer: Writer, outputs: list[Expression], indent: int, keep: Sequence[Expression] = ()) -> str:
+    """The loop over the elements that writes ∂L/∂x of each, or adds to it, and their total."""
+    writer = writer.fork()
+    lines = writer.write(outputs, ROW)
+    inner = writer.fork()
+    inner.names |= {node: f"kept{j}" for j, node in enumerate(keep)}
+    body = inner.write(outputs)
+    adds = [i for i, e in enumerate(outputs[1:]) if e.op != "const"]
+    lines += [
+        "for (I b = start; b < end; b += BLOCK) {",
+        "  V dv_sum = {}; " + " ".join(f"V part{i} = {{}};" for i in adds),
+        "  for (I e = b; e < min(b + BLOCK, end); e++) {",
+        "    const V xe = load(x + PLACE(e) * D + d, k);",
+        "    const float w = FACTOR(e);",
+        "    const V v = xe * w - shift;",
+        *(f"    const V kept{j} = kept[(e - start) * {len(keep)} + {j}];" for j in range(len(keep))),
+        *(f"    {line}" for line in body),
+        *(f"    part{i} += {vector(inner, outputs[1 + i])};" for i in adds),
+        f"    const V dv = {vector(inner, outputs[0])};",
+        "    dv_sum += dv;",
+        "    float* to = dx + PLACE(e) * D + d;",
+        "    if (dx) store(to, adds ? load(to, k) + dv * w : dv * w, k);",
+        "    if (WEIGHTED && dfactor) *OF_FACTOR(e) += sum(sel(inside, dv * xe, V{}));",
+        "  }",
+        "  total += dv_sum; " + " ".join(f"b{i} += part{i};" for i in adds),
+        "}",
+    ]
+    return lines_of(lines, indent)
+
+
+def _accumulate(s: Sections, more: int = 2) -> tuple[str, str, str]:
+    """Sums of the gradients: declared before all rows, added to after each, and written as those of the parameters.
+
+    Behind them come so many `more`: the gradient of β, Σ|∂L/∂y|, and the sum of squares where there is one.
+    """
+    roots, count = s.roots, len(s.roots) + more
+    declare = f"  A sums[{count}] = {{}};\n  V lanes[{count}] = {{}};\n"
+    add = " ".join(f"lanes[{i}] += sel(inside, b{i}, V{{}});" for i in range(len(roots)))
+    flush = f"for (int i = 0; i < {count}; i++) {{ sums[i] += total_of(lanes[i]); lanes[i] = V{{}}; }}"
+    declare += f"#define FLUSH {flush}\n"
+    sums = {root: variable(f"a{i}", PARAMETER) for i, root in enumerate(roots)}
+    by = s.by_parameters(dict(sums))
+    writer = CWriter()
+    # The parameters again, for the chain from the roots to them.
+    lines = [f"const F a{i} = narrow(sums[{i}]);" for i in range(len(roots))] + writer.write(by)
+    lines += [put(i, writer[e]) for i, e in enumerate(by)]
+    lines += [put(len(by) + i, f"narrow(sums[{len(roots) + i}])") for i in range(more)]
+    return declare, add, "  FLUSH\n#undef FLUSH\n  {\n" + lines_of(lines, 4) + "\n  }"
+
+
+def put(i: int | str, value: str) -> str:
+    return f"put(partial, {i}, F_({value}), D, d, k);"
+
+
+def sources_kernel(s: Sections, centred: bool, held: bool) -> str:
+    """∂L/∂x of every node, from what the rows it is an element of handed out (the transposed rows)."""
+    writer = CWriter()
+    head = load_parameters(s, writer, [*s.back_element, *s.back_scaled_element], centred)
+    declare, add, end = _accumulate(s)
+    planes = len(s.t) + 2 * centred + len(s.h)
+
+    def element(outputs: list[Expression], h: bool) -> list[str]:
+        inner = writer.fork()
+        lines = [f"const V h{i} = load(from + {len(s.t) + 2 * centred + i} * D, k);" for i in range(len(s.h) * h)]
+        lines += inner.write(outputs, ELEMENT)
+        lines += [f"b{i} += {vector(inner, e)};" for i, e in enumerate(outputs[1:]) if e.op != "const"]
+        return [*lines, f"dv += {vector(inner, outputs[0])};"]
+
+    body = f"""        {{
+{lines_of(element(s.back_element, False), 10)}
+        }}"""
+    once = ""
+    if not centred:
+        # Without factors v is the same in all rows, and what they hand out can be summed before f is looked at.
+        adds = " ".join(f"A{i} += G{i};" for i in range(len(s.t)))
+        body = f"if (!WEIGHTED) {{ once = true; {adds} }} else {body.lstrip()}"
+        gs = [f"const V G{i} = A{i};" for i in range(len(s.t))]
+        lines = [
+            "if (once) {",
+            "const V v = xe;",
+            "V dv = {};",
+            *gs,
+            *element(s.back_element, False),
+            "dxe += dv;",
+            "}",
+        ]
+        once = lines_of(lines, 6)
+    if s.h:
+        body = f"""        if (flags[t * ((D + W - 1) / W) + d / W]) {{
+{lines_of(element(s.back_scaled_element, True), 10)}
+        }} else {body.lstrip()}"""
+    else:
+        body = f"        {body.lstrip()}"
+    loads = [f"const V G{i} = load(from + {i} * D, k);" for i in range(len(s.t))]
+    if centred:
+        loads += [f"const V shift = load(from + {len(s.t)} * D, k), share = load(from + {len(s.t) + 1} * D, k);"]
+    shift, share = (" - shift", "-share") if centred else ("", "V{}")
+    roots = range(len(s.roots))
+    body = f"""      const M inside = first(k);
+      const V xe = load(x + row * D + d, k);
+      V dxe = {{}};
+      bool once = false;
+      {" ".join(f"V b{i} = {{}};" for i in roots)}
+      {" ".join(f"V A{i} = {{}};" for i in range(len(s.t)))}
+      for (I e = start; e < end; e++) {{
+        const I t = col[e];
+        const float w = FACTOR(e);
+        const float* from = state + t * {planes} * D + d;
+{lines_of(loads, 8)}
+        const V v = xe * w{shift};
+        V dv = {share};
+{body}
+        dxe += dv * w;
+        if (WEIGHTED && dfactor) dfactor[edge ? edge[e] : e] += sum(sel(inside, dv * xe, V{{}}));
+      }}
+{once}
+      store(dx + row * D + d, dxe, k);
+      {add}"""
+    row = "    const I start = ptr[row], end = ptr[row + 1];"
+    return f"""
+extern "C" void backward_sources(const float* x, const float* factor, const I* ptr, const I* col, const I* edge,
+    const float* state, const unsigned char* flags, float* dx, float* dfactor, float* partial, const float* params,
+    I D, I first_row, I last_row) {{
+{ALL}
+{over_rows(held, row, body, head, declare, FLUSH, end)}
+}}
+"""

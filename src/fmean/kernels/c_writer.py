@@ -1,0 +1,45 @@
+"""C++ as the language of formulas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from .expression import PARAMETER, Expression, Writer
+
+__all__ = ["CWriter", "lines_of", "vector"]
+
+
+class CWriter(Writer):
+    def constant(self, value: float) -> str:
+        if math.isinf(value):
+            return f"({'-' * (value < 0)}__builtin_inff())"
+        return f"({value!r}f)"
+
+    def line(self, node: Expression, name: str, value: str) -> str:
+        truth = node.op in ("<", ">", "==", "&", "|")
+        kind = ("B" if truth else "F") if node.level == PARAMETER else "M" if truth else "V"
+        return f"const {kind} {name} = {value};"
+
+    def value(self, node: Expression, args: list[str]) -> str:
+        if node.op in ("min", "max", "where", "exp2", "log2", "sqrt", "abs"):
+            numbers = node.args[1:] if node.op == "where" else node.args
+            first = len(args) - len(numbers)
+            as_one = "splat" if node.level > PARAMETER else "F_"
+            splats = [a if e.level else f"{as_one}({a})" for a, e in zip(args[first:], numbers, strict=True)]
+            args = [*args[:first], *splats]
+            name = {"where": "sel"}.get(node.op, f"{node.op}_")
+            return f"{name}({', '.join(args)})"
+        if node.op == "wide":
+            return args[0]
+        if node.op in ("neg", "reciprocal"):
+            return f"-{args[0]}" if node.op == "neg" else f"1.0f / {args[0]}"
+        return f"{args[0]} {node.op} {args[1]}"
+
+
+def lines_of(lines: Iterable[str], indent: int) -> str:
+    return "\n".join(" " * indent + line for line in lines)
+
+
+def vector(writer: Writer, e: Expression) -> str:
+    return f"splat({writer[e]})"

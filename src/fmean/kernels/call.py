@@ -1,0 +1,118 @@
+"""A call of fused kernels: what they are told, which backend runs them, and how it is differentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..functions.inversion import step_of_sample
+from . import c_kernels
+from .csr import CSR, csr_of_edges, csr_of_index, csr_of_ptr
+from .objective import Objective
+
+__all__ = ["Call", "FMean", "backend", "backward", "forward", "split"]
+
+
+class Call(NamedTuple):
+    """What the kernels are told beside tensors that have gradients."""
+
+    source: Tensor | None
+    target: Tensor | None
+    """The index."""
+    ptr: Tensor | None
+    size: int
+    recipe: str
+    centred: bool
+    strength: float
+    """Weight of the inversion objective; 0: without it."""
+    channels: int = 1
+    """1: all features share the parameters; else every so many-th feature does."""
+
+    def rows(self, x: Tensor) -> CSR:
+        if self.ptr is not None:
+            return csr_of_ptr(self.ptr, x.size(0))
+        assert self.target is not None
+        if self.source is None:
+            return csr_of_index(self.target, self.size)
+        return csr_of_edges(self.source, self.target, x.size(0), self.size)
+
+    def sample(self, x: Tensor) -> tuple[int, int]:
+        """Every how many-th element the inversion objective looks at, and how many numbers these are for one f."""
+        elements = x.size(0) if self.source is None else self.source.numel()
+        features = x.size(1) // self.channels
+        step = step_of_sample(elements, elements * features)
+        return step, -(-elements // step) * features
+
+    def sources(self, x: Tensor) -> CSR:
+        """The rows of the transposed matrix."""
+        assert self.source is not None
+        assert self.target is not None
+        return csr_of_edges(self.target, self.source, self.size, x.size(0))
+
+
+def backend(x: Tensor) -> Any:
+    if x.is_cuda:
+        from . import triton_kernels
+
+        return triton_kernels
+    return c_kernels
+
+
+def forward(x: Tensor, factor: Tensor | None, theta: Sequence[Tensor], call: Call, rows: CSR) -> Tensor:
+    arguments = (call.recipe, call.centred, x, factor, rows, theta, call.channels)
+    return backend(x).forward(*arguments)  # type: ignore[no-any-return]
+
+
+def backward(
+    grad: Tensor,
+    x: Tensor,
+    factor: Tensor | None,
+    theta: Sequence[Tensor],
+    call: Call,
+    rows: CSR,
+    by_x: bool,
+    by_factor: bool,
+) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor | None]:
+    """∂L/∂x, ∂L/∂factor, ∂L/∂θ, and the inversion objective where there is one."""
+    sources = None if call.source is None else partial(call.sources, x)
+    objective, count = None, 1
+    if call.strength:
+        step, count = call.sample(x)
+        objective = Objective(call.strength / count, step)
+    given = (grad.contiguous(), x, factor, rows, sources, theta)
+    wanted = (by_x, by_factor, objective)
+    dx, dfactor, d, loss = backend(x).backward(call.recipe, call.centred, *given, *wanted, call.channels)
+    return dx, dfactor, d, None if loss is None else loss.mean() / count
+
+
+class FMean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: Tensor | None, call: Call, f: Any, *theta: Tensor) -> Tensor:
+        x, rows = x.contiguous(), call.rows(x)
+        ctx.save_for_backward(x, factor, *theta)
+        ctx.call, ctx.rows, ctx.f = call, rows, f
+        return forward(x, factor, theta, call, rows)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        x, factor, *theta = ctx.saved_tensors
+        by = ctx.needs_input_grad[:2]
+        dx, dfactor, d, loss = backward(grads[0], x, factor, theta, ctx.call, ctx.rows, *by)
+        if loss is not None:
+            ctx.f.last_inversion_loss.copy_(loss)
+        return dx, dfactor, None, None, *split(d, theta)
+
+
+def split(d: Tensor, theta: Sequence[Tensor]) -> list[Tensor]:
+    """The gradients of the parameters, in the shape of each, from all of them in a row; in C++, where it is fast."""
+    if d.dim() == 2:  # [parameters, channels]
+        sizes = [p.numel() // d.size(1) for p in theta]
+        parts = torch.split(d[: sum(sizes)].t(), sizes, 1)
+        return [part.reshape(p.shape) for part, p in zip(parts, theta, strict=True)]
+    unflatten: Any = torch._C._nn.unflatten_dense_tensors
+    return unflatten(d[: sum(p.numel() for p in theta)], theta)  # type: ignore[no-any-return]
