@@ -12,7 +12,7 @@ test: .venv/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
 # 10,000 random cases of every path against a float64 loop; DEVICE=cuda on a GPU.
 fuzz: .venv/.dev
@@ -22,7 +22,8 @@ format: .venv/.dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-# Measures again every figure that README quotes, and writes it there.
+# Measures again the figures of README that take minutes, and writes them there. For the others: fmean bench,
+# fmean reproduce regression and fmean reproduce gnn-regression, then make readme.
 results: .venv/.dev
 	$(BIN)/python benchmarks/inversion.py
 	for f in sinh mlp invertible; do \
@@ -34,7 +35,7 @@ readme: .venv/.dev
 	$(BIN)/python benchmarks/readme.py
 
 clean:
-	rm -rf .venv learned .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv learned reproduced .pytest_cache .mypy_cache .ruff_cache
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("fmean needs Python 3.10 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; say make PYTHON=python3.11, for example" if sys.version_info < (3, 10) else 0)'

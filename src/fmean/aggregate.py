@@ -113,6 +113,10 @@ def neighbour_f_mean(
     check_function(f, x.size(-1))
     to, _, size = check_sets(source.numel(), x.device, index, None, dim_size)
     source = as_int64(source)
+    if factor is not None:
+        if factor.shape != source.shape:
+            raise ValueError(f"edge_weight must have shape {list(source.shape)}, got {list(factor.shape)}")
+        factor = factor.contiguous()
     y = fused_f_mean(x, f, alpha, beta, to, None, size, source, factor)
     if y is None:
         # In float32 at least, as backward sums over all messages of a node.

@@ -87,7 +87,9 @@ def load_or_set_aside(path: Path, restore: Callable[[Any], None]) -> bool:
     if not path.exists():
         return True
     try:
-        restore(torch.load(path, weights_only=True))
+        restore(torch.load(path, map_location="cpu", weights_only=True))
+    except (MemoryError, PermissionError):
+        raise
     except Exception as error:  # a damaged file can bring about any of them
         set_aside(path, error)
         return False

@@ -35,3 +35,11 @@ def test_targets_are_the_standard_aggregators(name):
     drawn = graphs()
     expected = standard(name)(drawn.x, drawn.index, dim_size=drawn.nodes)
     torch.testing.assert_close(standard_targets(drawn)[..., STANDARD.index(name)], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", STANDARD)
+def test_a_feature_that_is_zero(name):
+    drawn = graphs(50, 1)
+    drawn.features[::5] = 0
+    expected = standard(name)(drawn.x, drawn.index, dim_size=drawn.nodes)
+    torch.testing.assert_close(standard_targets(drawn)[..., STANDARD.index(name)], expected, rtol=1e-5, atol=1e-5)

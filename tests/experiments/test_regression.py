@@ -96,9 +96,9 @@ class TestLearner:
         value = learner.model.layers[0].value.detach()
         assert value[[i for i in range(13) if i != 3]].isfinite().all()
 
-    @pytest.mark.parametrize("bad", [{"experiment": "x"}, {"steps": 0}, {"trials": 0}])
+    @pytest.mark.parametrize("bad", [{"experiment": "x"}, {"steps": 0}, {"trials": 0}, {"device": "tpu"}])
     def test_bad_settings(self, bad):
-        with pytest.raises(ValueError, match=r"unknown experiment|must be 1 or more"):
+        with pytest.raises(ValueError, match=r"unknown experiment|must be 1 or more|device must be"):
             Settings(**{"experiment": "regression"} | bad)
 
 
@@ -147,9 +147,13 @@ class TestReproduction:
         where = tmp_path / "regression.json", tmp_path / "run"
         assert not Reproduction(settings, ("softmax",), *where, 1, fresh=True).rows
 
-    def test_other_settings_are_another_run(self, tmp_path):
+    def test_the_record_of_another_run_is_not_written_over(self, tmp_path):
         list(reproduction(tmp_path, ("softmax",)).run())
-        assert not reproduction(tmp_path, ("softmax",), steps=7).rows
+        before = record(tmp_path)
+        with pytest.raises(ValueError, match=r"regression.json is of another run .*steps=6.*--fresh"):
+            reproduction(tmp_path, ("softmax",), steps=7)
+        list(reproduction(tmp_path, ("softmax",), trials=1).run())
+        assert record(tmp_path) == before  # nor does one that asks for less leave anything out
 
     def test_two_runs_at_once_are_refused(self, tmp_path):
         run = reproduction(tmp_path)

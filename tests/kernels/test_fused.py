@@ -1,13 +1,16 @@
 """The fused paths against the plain one: compiled for the CPU, and Triton's on a GPU or else in its interpreter."""
 
 import copy
+import gc
+import math
+from contextlib import nullcontext
 
 import pytest
 import torch
 
-from fmean import GenAgg, standard
+from fmean import GenAgg, augmented_f_mean, standard
 from fmean.functions import InvertibleNN, Mixture, MLPAutoencoder, Power
-from fmean.kernels import c_compile, c_kernels, csr, fused, operators, plain
+from fmean.kernels import c_compile, c_kernels, csr, fused, fused_squares, operators, plain
 from fmean.kernels import call as calls
 from fmean.kernels.csr import csr_of_edges, csr_of_index, csr_of_ptr
 from fmean.kernels.describe import describe
@@ -519,3 +522,69 @@ def test_x_without_a_gradient_has_none_computed(monkeypatch):
         assert seen[-1][0] is not None
         for a, b in zip(*wanted, strict=True):
             torch.testing.assert_close(a, b)
+
+
+def test_what_was_found_for_an_index_goes_with_it():
+    """Every batch has another index: nothing of it may stay."""
+    agg = aggregation(LEARNABLE["sinh"], "cpu")
+    gc.collect()
+    before = len(csr._found)
+    for _ in range(3):
+        edges = torch.tensor([[0, 1, 2, 1], [0, 0, 1, 2]])
+        ptr = torch.tensor([0, 1, 4])
+        x = torch.randn(4, 3, requires_grad=True)
+        agg.neighbours(x, edges[0], edges[1], 3).sum().backward()
+        agg.neighbours(x, edges[1].clone(), edges[0].clone(), 3).sum().backward()
+        agg(x, ptr=ptr).sum().backward()
+    del edges, ptr
+    gc.collect()
+    assert len(csr._found) == before
+
+
+def test_backward_as_an_operator_with_parameters_per_feature():
+    agg = aggregation(lambda: HELD["sinh"](3), "cpu")
+    x, index, size = elements([3, 0, 2], "cpu", features=3)
+    found = describe(agg.f, agg.alpha)
+    theta = [p.detach() for p in [*found.parameters, agg.alpha, agg.beta]]
+    arguments = (torch.randn(size, 3), x, None, theta, None, index, None, size, found.recipe, True, 0.0, 3, False)
+    torch.library.opcheck(operators.f_mean_backward_operator, arguments, test_utils=["test_schema", "test_faketensor"])
+
+
+@pytest.mark.parametrize("shape", [[4], [4, 3]])
+def test_alpha_of_a_shape_that_kernels_do_not_know(shape):
+    """[k] for all features is not [features], though both may be 4; [features, 3] is neither."""
+    f, x, index = MLPAutoencoder(channels=4).eval(), torch.randn(6, 4), torch.tensor([0, 0, 1, 1, 1, 2])
+    outcomes = []
+    for path in (nullcontext, plain):
+        with path():
+            try:
+                outcomes.append(
+                    augmented_f_mean(x, f, torch.linspace(0, 1, 12)[: math.prod(shape)].view(shape), 0.0, index)
+                )
+            except ValueError as error:
+                outcomes.append(str(error))
+    if isinstance(outcomes[1], str):
+        assert outcomes[0] == outcomes[1]
+    else:
+        torch.testing.assert_close(*outcomes)
+
+
+def test_squares_count_empty_sets():
+    agg = aggregation(lambda: HELD["sinh"](3), "cpu")
+    source, index = torch.tensor([0, 1, 2]), torch.tensor([0, 0, 2])
+    x, target = torch.randn(4, 3), torch.randn(4, 3)
+    expected = (agg.neighbours(x, source, index, 4) - target).square().sum(0)
+    found = fused_squares(x, agg.f, agg.alpha, agg.beta, source, index, 4, target)
+    torch.testing.assert_close(found, expected)
+    assert fused_squares(x, agg.f, agg.alpha, agg.beta, source, index, 4, target[:, :1]) is None
+
+
+def test_a_weight_for_each_edge_is_wanted():
+    agg, x = aggregation(LEARNABLE["sinh"], "cpu"), torch.randn(3, 2)
+    source, index = torch.tensor([0, 1, 2]), torch.tensor([0, 0, 2])
+    with pytest.raises(ValueError, match=r"edge_weight must have shape \[3\], got \[2\]"):
+        agg.neighbours(x, source, index, 3, torch.ones(2))
+    strided = torch.randn(3, 2)
+    torch.testing.assert_close(
+        agg.neighbours(x, source, index, 3, strided[:, 0]), agg.neighbours(x, source, index, 3, strided[:, 0].clone())
+    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from ..experiments.paper import COLUMNS, CORRELATION
+from ..experiments.record import cores
 from ..experiments.regression import EXPERIMENTS, METHODS, Settings
 from ..experiments.reproduce import AlreadyRunningError, Reproduction
 from ..experiments.tables import draw_training, markdown, means
@@ -51,15 +52,17 @@ def _command(experiment: str) -> Callable[..., None]:
         out: Out = None,
         fresh: Fresh = False,
     ) -> None:
-        chosen = {"steps": steps, "trials": trials, "seed": seed}
-        options = (QUICK if quick else {}) | {key: value for key, value in chosen.items() if value is not None}
-        workers = workers or (1 if device == "cuda" else len(os.sched_getaffinity(0)))
+        chosen = {"steps": steps, "trials": trials, "seed": seed, "device": device}
+        options: dict[str, Any] = (QUICK if quick else {}) | {
+            key: value for key, value in chosen.items() if value is not None
+        }
+        workers = workers or (1 if device == "cuda" else cores())
         name = experiment.replace("-", "_") + ("_quick" if quick else "")
         out = out or Path(f"{'reproduced' if quick else 'results'}/{name}.json")
         try:
             settings = Settings(experiment, **options)
             folder = Path("reproduced") / name
-            made = Reproduction(settings, tuple(method or METHODS), out, folder, workers, device, typed(), fresh)
+            made = Reproduction(settings, tuple(method or METHODS), out, folder, workers, typed(), fresh)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
         except AlreadyRunningError as error:
@@ -95,6 +98,9 @@ def _train(run: Reproduction) -> None:
             bar = progress.add_task(EXPERIMENTS[run.settings.experiment].title, total=run.total)
             for done in run.run():
                 progress.update(bar, completed=done)
+    except BrokenProcessPool:
+        console.print("[red]A process of the run was killed, perhaps for want of memory.[/] The same command goes on.")
+        raise typer.Exit(1) from None
     except KeyboardInterrupt:
         console.print("Stopped; the same command goes on from here.")
         raise typer.Exit(130) from None

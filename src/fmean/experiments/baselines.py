@@ -127,3 +127,6 @@ class Mean(nn.Module):
             sets, elements = Segments(index, dim_size), x[source]
             y = (sets.sum(elements) / sets.sum(torch.ones_like(elements))).to(x.dtype)
         return y
+
+    def squares(self, x: Tensor, source: Tensor, index: Tensor, target: Tensor) -> None:
+        """As that of the others, but nothing is to be learned from it."""

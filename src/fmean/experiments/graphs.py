@@ -85,7 +85,8 @@ def standard_targets(graphs: Graphs) -> Tensor:
     def total(terms: Tensor) -> Tensor:
         return (neighbour * terms).sum(1)
 
-    sums, logs, squares = total(x), total(a.log()), total(x * x)
+    safe = a.clamp_min(1e-30)  # of a feature that is 0, log and reciprocal times the 0 of no neighbour would be NaN
+    sums, logs, squares = total(x), total(safe.log()), total(x * x)
     mean = sums / n
     deviation = x - mean.unsqueeze(1)
     targets = {
@@ -96,7 +97,7 @@ def standard_targets(graphs: Graphs) -> Tensor:
         "max_magnitude": (a - far).amax(1),
         "min": (x + far).amin(1),
         "max": (x - far).amax(1),
-        "harmonic_mean": n / total(a.reciprocal()),
+        "harmonic_mean": n / total(safe.reciprocal()),
         "geometric_mean": (logs / n).exp(),
         "root_mean_square": (squares / n).sqrt(),
         "euclidean_norm": squares.sqrt(),

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch_geometric
 
-__all__ = ["machine", "versions", "write_record"]
+__all__ = ["cores", "machine", "versions", "write_record"]
 
 
 def versions() -> dict[str, str]:
@@ -35,7 +35,12 @@ def machine() -> str:
         names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
         name = names[0] if names else name
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
-    return f"{name}, {len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores{gpu}"
+    return f"{name}, {cores()} cores{gpu}"
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def write_record(path: str | Path, command: str, rows: list[dict[str, Any]], **more: Any) -> None:

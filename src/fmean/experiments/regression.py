@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +102,13 @@ class Settings:
     tries: int = 500
     """The steps of that time, each with 1/starts of the graphs."""
     seed: int = 0
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
+        if self.device not in ("cpu", "cuda"):
+            raise ValueError(f"device must be cpu or cuda, got {self.device!r}")
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise ValueError("device is cuda, but torch finds no CUDA device here")
         if self.experiment not in EXPERIMENTS:
             raise ValueError(f"unknown experiment {self.experiment!r}; known are {', '.join(EXPERIMENTS)}")
         for name in ("steps", "graphs", "trials", "starts"):
@@ -111,14 +116,20 @@ class Settings:
                 raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """What the result of a trial depends on: more trials leave those that are there as they are."""
+        return {name: value for name, value in asdict(self).items() if name != "trials"}
+
+    @property
     def points(self) -> list[int]:
         """The steps at which the training curve has a point."""
         return [round(self.steps * i / 50) for i in range(1, 51)] if self.steps >= 50 else [*range(1, self.steps + 1)]
 
 
-def draw(settings: Settings, trial: int, step: int, device: str = "cpu") -> tuple[Graphs, Tensor]:
+def draw(settings: Settings, trial: int, step: int) -> tuple[Graphs, Tensor]:
     """The graphs of a step, fresh at every step and trial and the same for all methods, with the 13 targets."""
-    generator = torch.Generator(device).manual_seed((settings.seed * 1000 + trial) * 1_000_000 + settings.tries + step)
+    seed = (settings.seed * 1000 + trial) * 1_000_000 + settings.tries + step
+    generator = torch.Generator(settings.device).manual_seed(seed)
     count = settings.graphs if step >= 0 else max(1, settings.graphs // settings.starts)
     graphs = random_graphs(count, EXPERIMENTS[settings.experiment].d, generator)
     return graphs, standard_targets(graphs)
@@ -133,10 +144,8 @@ class Learner:
         checkpoint: The file that keeps the state; None: keep nothing.
     """
 
-    def __init__(
-        self, settings: Settings, method: str, trial: int, checkpoint: Path | None = None, device: str = "cpu"
-    ) -> None:
-        self.settings, self.method, self.trial, self.device = settings, METHODS[method], trial, device
+    def __init__(self, settings: Settings, method: str, trial: int, checkpoint: Path | None = None) -> None:
+        self.settings, self.method, self.trial = settings, METHODS[method], trial
         self.name, self.checkpoint = method, checkpoint
         self.experiment = EXPERIMENTS[settings.experiment]
         self._begin()
@@ -161,9 +170,11 @@ class Learner:
         self.step, self.starts = step, self.settings.starts if step < 0 else 1
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed((self.settings.seed * 1000 + self.trial) * 100 + list(METHODS).index(self.name))
-            self.model = self.experiment.model(self.method.make, len(STANDARD) * self.starts).to(self.device)
-        self.losses = torch.compile(self.model.losses, dynamic=True) if self.device == "cuda" else self.model.losses
-        self.tried = torch.zeros(len(STANDARD), self.starts, device=self.device)
+            self.model = self.experiment.model(self.method.make, len(STANDARD) * self.starts)
+            self.model.to(self.settings.device)
+        on_gpu = self.settings.device == "cuda"
+        self.losses = torch.compile(self.model.losses, dynamic=True) if on_gpu else self.model.losses
+        self.tried = torch.zeros(len(STANDARD), self.starts, device=self.settings.device)
         parameters = list(self.model.parameters())
         self.optimiser = torch.optim.Adam(parameters, fused=True) if parameters else None
 
@@ -180,7 +191,7 @@ class Learner:
         optimiser.zero_grad()
         losses.sum().backward()  # type: ignore[no-untyped-call]
         for parameter in self.model.parameters():
-            # The gradient of one model may be huge, or none at all, where f⁻¹ is steep: it stays where it is then.
+            # The gradient of one model may be huge where f⁻¹ is steep, or not be finite, which counts as 0.
             if parameter.grad is not None:
                 parameter.grad.nan_to_num_(0.0, 0.0, 0.0).clamp_(-1.0, 1.0)
         optimiser.step()
@@ -206,7 +217,7 @@ class Learner:
     def rows(self) -> list[dict[str, Any]]:
         """How well each target was learned, on graphs that were not seen in training."""
         self.model.eval()
-        graphs, y = draw(Settings(self.settings.experiment, graphs=4096, seed=self.settings.seed), 999, 0, self.device)
+        graphs, y = draw(replace(self.settings, graphs=4096, tries=500), 999, 0)
         y_hat = self.model(graphs)
         found, errors = correlation(y_hat, y).tolist(), (y_hat - y).square().mean((0, 1)).tolist()
         return [
@@ -220,7 +231,7 @@ class Learner:
                 "beta": self._numbers("beta", i),
                 "parameter": self._numbers("value", i),
                 "seconds": round(self.seconds / len(STANDARD), 2),
-                "curve": [_finite(point[i], 4) or 0.0 for point in self.curve],
+                "curve": [_finite(point[i], 4) for point in self.curve],
             }
             for i, target in enumerate(STANDARD)
         ]
@@ -235,7 +246,7 @@ class Learner:
     def save(self) -> None:
         if self.checkpoint is not None and self.optimiser is not None:
             state = {
-                "settings": self._identity(),
+                "settings": self._identity,
                 "step": self.step,
                 "seconds": self.seconds,
                 "curve": self.curve,
@@ -245,12 +256,13 @@ class Learner:
             }
             save_atomically(state, self.checkpoint)
 
+    @property
     def _identity(self) -> dict[str, Any]:
-        return asdict(self.settings) | {"method": self.name, "trial": self.trial}
+        return self.settings.identity | {"method": self.name, "trial": self.trial}
 
     def _resume(self, checkpoint: Path) -> None:
         def restore(state: dict[str, Any]) -> None:
-            if state["settings"] != self._identity():
+            if state["settings"] != self._identity:
                 return  # another run's
             self._build(state["step"])
             self.model.load_state_dict(state["model"])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import multiprocessing
 import os
 import shutil
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, wait
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,6 @@ class Reproduction:
         out: Path,
         folder: Path,
         workers: int,
-        device: str = "cpu",
         command: str = "",
         fresh: bool = False,
     ) -> None:
@@ -64,14 +63,9 @@ class Reproduction:
         if unknown:
             raise ValueError(f"unknown method {', '.join(unknown)}; known are {', '.join(METHODS)}")
         self.settings, self.methods, self.out, self.folder = settings, methods, out, folder
-        self.workers, self.device, self.command = max(1, min(workers, settings.trials)), device, command
+        self.workers, self.commands = max(1, min(workers, settings.trials)), [command]
         folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR)
-        weakref.finalize(self, os.close, lock)  # the end of the process does the same
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise AlreadyRunningError(f"another run is at work in {folder}") from None
+        self._lock()
         if fresh:
             for path in folder.iterdir():
                 if path.name != "lock":
@@ -79,13 +73,26 @@ class Reproduction:
         self.rows = {} if fresh else self._recorded()
         self._collect()
 
+    def _lock(self) -> None:
+        """Keeps other runs out of the folder, where the system can, as long as this one lives."""
+        try:
+            import fcntl
+        except ModuleNotFoundError:
+            return
+        lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR)
+        weakref.finalize(self, os.close, lock)  # the end of the process does the same
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise AlreadyRunningError(f"another run is at work in {self.folder}") from None
+
     @property
     def units(self) -> list[tuple[str, int]]:
         return [(method, trial) for trial in range(self.settings.trials) for method in self.methods]
 
     @property
     def total(self) -> int:
-        """Steps in all, of all methods and trials that are left to do, those of trying not counted."""
+        """Steps in all, of all methods and trials, those of trying not counted."""
         return self.settings.steps * len(self.units)
 
     @property
@@ -109,7 +116,7 @@ class Reproduction:
         before = 0
         for trial, methods in left.items():
             said = time.monotonic()
-            for done in _trial(self.settings, self.folder, self.device, trial, methods):
+            for done in _trial(self.settings, self.folder, trial, methods):
                 if time.monotonic() - said > 0.5:
                     said = time.monotonic()
                     yield before + done
@@ -120,15 +127,17 @@ class Reproduction:
         context = multiprocessing.get_context("spawn")
         steps = context.Array("q", self.settings.trials, lock=False)
         threads = max(1, torch.get_num_threads() // self.workers)
-        arguments = (self.settings, self.folder, self.device)
         with ProcessPoolExecutor(self.workers, context, _begin, (steps, os.getpid(), threads)) as pool:
-            tasks = [pool.submit(_worker, *arguments, trial, methods) for trial, methods in left.items()]
+            tasks = [
+                pool.submit(_worker, self.settings, self.folder, trial, methods) for trial, methods in left.items()
+            ]
             try:
                 while not all(task.done() for task in tasks):
                     wait(tasks, timeout=0.5)
+                    for task in tasks:
+                        if task.done():
+                            task.result()  # raises what went wrong there
                     yield sum(steps)
-                for task in tasks:
-                    task.result()
             except BaseException:  # the user's Ctrl-C, or a process that died
                 for process in list(pool._processes.values()):
                     process.terminate()
@@ -143,24 +152,25 @@ class Reproduction:
             if unit not in self.rows and path.exists():
                 try:
                     content = json.loads(path.read_text(encoding="utf-8"))
-                    if content["settings"] == _identity(self.settings) and len(content["rows"]) == len(STANDARD):
+                    if content["settings"] == self.settings.identity and len(content["rows"]) == len(STANDARD):
                         self.rows[unit], new = content["rows"], True
                 except (ValueError, KeyError, TypeError) as error:
                     set_aside(path, error)
-        if new or self.finished:
+        if new:
             self.write()
 
     def write(self) -> None:
-        """All that is known, also of methods that this run was not asked for."""
-        rows = [row for (_, trial), rows in self.rows.items() if trial < self.settings.trials for row in rows]
+        """All that is known, also of methods and trials that this run was not asked for."""
+        rows = [row for rows in self.rows.values() for row in rows]
+        settings = replace(self.settings, trials=max(self.settings.trials, 1 + max(trial for _, trial in self.rows)))
         rows.sort(key=lambda row: (STANDARD.index(row["target"]), list(METHODS).index(row["method"]), row["trial"]))
         more = {
             "experiment": EXPERIMENTS[self.settings.experiment].title,
-            "finished": len(rows) == len(STANDARD) * len(METHODS) * self.settings.trials,
-            "settings": asdict(self.settings),
+            "finished": len(rows) == len(STANDARD) * len(METHODS) * settings.trials,
+            "settings": asdict(settings),
             "points": self.settings.points,
         }
-        write_record(self.out, self.command, rows, **more)
+        write_record(self.out, "; ".join(dict.fromkeys(self.commands)), rows, **more)
 
     def _recorded(self) -> dict[tuple[str, int], Rows]:
         """The rows of an earlier run with the same settings, by method and trial."""
@@ -168,20 +178,20 @@ class Reproduction:
             return {}
         try:
             record = json.loads(self.out.read_text(encoding="utf-8"))
-            if _identity(Settings(**record["settings"])) != _identity(self.settings):
-                return {}
+            settings = Settings(**record["settings"])
             found: dict[tuple[str, int], Rows] = {}
             for row in record["rows"]:
+                if row["method"] not in METHODS or row["target"] not in STANDARD:
+                    raise ValueError(f"unknown {row['method']} or {row['target']}")
                 found.setdefault((row["method"], row["trial"]), []).append(row)
+            earlier = record["command"].split("; ")
         except (ValueError, KeyError, TypeError) as error:
             set_aside(self.out, error)
             return {}
+        if settings.identity != self.settings.identity:
+            raise ValueError(f"{self.out} is of another run ({settings}); give --out another file, or say --fresh")
+        self.commands = [*earlier, *self.commands]
         return {unit: rows for unit, rows in found.items() if len(rows) == len(STANDARD)}
-
-
-def _identity(settings: Settings) -> dict[str, Any]:
-    """What a trial's result depends on: more trials leave those that are there as they are."""
-    return {name: value for name, value in asdict(settings).items() if name != "trials"}
 
 
 def _finished(folder: Path, method: str, trial: int) -> Path:
@@ -201,17 +211,28 @@ def _begin(steps: Any, parent: int, threads: int) -> None:
     global _steps, _parent
     _steps, _parent = steps, parent
     torch.set_num_threads(threads)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _worker(settings: Settings, folder: Path, device: str, trial: int, methods: list[str]) -> None:
-    for done in _trial(settings, folder, device, trial, methods, lambda: os.getppid() != _parent):
+def _end_with_parent() -> None:
+    """A process that waits for work would wait for ever. One that trains is given the time to save what it has."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        time.sleep(5)
+        os._exit(1)
+
+
+def _worker(settings: Settings, folder: Path, trial: int, methods: list[str]) -> None:
+    for done in _trial(settings, folder, trial, methods, lambda: os.getppid() != _parent):
         _steps[trial] = done
+    if os.getppid() != _parent:
+        os._exit(1)  # before it is handed another trial
 
 
 def _trial(
     settings: Settings,
     folder: Path,
-    device: str,
     trial: int,
     methods: list[str],
     orphaned: Callable[[], bool] = lambda: False,
@@ -220,12 +241,12 @@ def _trial(
 
     After each step, how many of all are done. If whoever wanted this was killed, it saves what it has, and ends.
     """
-    learners = [Learner(settings, method, trial, _checkpoint(folder, method, trial), device) for method in methods]
+    learners = [Learner(settings, method, trial, _checkpoint(folder, method, trial)) for method in methods]
     saved, ended = time.monotonic(), False
     while learners and not ended:
         step = min(learner.step for learner in learners)  # after a stop, some may be behind
         if step < settings.steps:
-            graphs, y = draw(settings, trial, step, device)
+            graphs, y = draw(settings, trial, step)
         for learner in [learner for learner in learners if learner.step == step]:
             if learner.done:
                 _finish(learner, folder)
@@ -244,8 +265,8 @@ def _trial(
 def _finish(learner: Learner, folder: Path) -> None:
     """Writes the rows of a trial that is done, and then forgets its checkpoint."""
     path = _finished(folder, learner.name, learner.trial)
-    part = path.with_suffix(".part")
-    content = {"settings": _identity(learner.settings), "rows": learner.rows()}
+    part = path.with_suffix(f".part-{os.getpid()}")
+    content = {"settings": learner.settings.identity, "rows": learner.rows()}
     part.write_text(json.dumps(content), encoding="utf-8")
     part.replace(path)
     _checkpoint(folder, learner.name, learner.trial).unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -78,10 +79,13 @@ def draw_training(record: Record, path: Path) -> list[Path]:
             continue  # nothing was trained
         page = figure(9, 5.2)
         axes = page.subplots()
+        lowest = 1.0
         for i, target in enumerate(STANDARD):
-            curves = list(zip(*(row["curve"] for row in rows if row["target"] == target), strict=True))
-            middle = [statistics.fmean(point) for point in curves]
-            spread = [statistics.pstdev(point) for point in curves]
+            curves = zip(*(row["curve"] for row in rows if row["target"] == target), strict=True)
+            known = [[value for value in point if value is not None] or [math.nan] for point in curves]
+            middle = [statistics.fmean(point) for point in known]
+            spread = [statistics.pstdev(point) for point in known]
+            lowest = min(lowest, *(m for m in middle if not math.isnan(m)))
             colour, style = COLOURS[i % len(COLOURS)], ("-", "--", ":")[i // len(COLOURS)]
             axes.plot(record["points"], middle, color=colour, linestyle=style, label=target.replace("_", " "))
             low, high = ([m + sign * s for m, s in zip(middle, spread, strict=True)] for sign in (-1, 1))
@@ -90,7 +94,7 @@ def draw_training(record: Record, path: Path) -> list[Path]:
         axes.set_title(f"{record['experiment']}, {method}: mean and deviation over {trials} trials", loc="left")
         axes.set_xlabel("step")
         axes.set_ylabel("correlation with the target")
-        axes.set_ylim(min(0.0, *axes.get_ylim()), 1.02)
+        axes.set_ylim(lowest - 0.1 * (1 - lowest), 1 + 0.03 * (1 - lowest))  # all that is below 1 can be told apart
         axes.grid(alpha=0.2)
         page.legend(loc="outside right upper", frameon=False)
         for suffix in (".png", ".svg"):

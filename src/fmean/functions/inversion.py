@@ -58,7 +58,7 @@ def attach_inversion(y: Tensor, f: Any, x: Tensor, weight: Tensor | None = None)
     strength = getattr(f, "inversion", 0.0)
     if not (strength and f.training and torch.is_grad_enabled() and x.numel()):
         return y
-    some = slice(None, None, step_of_sample(x.size(0), x.numel() // f.channels))
+    some = slice(None, None, step_of_sample(x.size(0), x.numel() // getattr(f, "channels", 1)))
     loss = f.inversion_loss(x[some].detach(), None if weight is None else weight[some].detach())
     if not torch._C._are_functorch_transforms_active():  # under torch.func there is no writing to a buffer
         f.last_inversion_loss.copy_(loss.detach().mean())

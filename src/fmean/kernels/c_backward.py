@@ -92,11 +92,14 @@ def backward_kernel(s: Sections, centred: bool, held: bool, name: str) -> str:
     given = f"""      const V g = load(grad + row * D + d, k);
       lanes[{len(s.roots) + 1}] += abs_(g);"""
     ranges = {"backward": RANGES, "backward_rows": ALL, "squares": f"{ALL}\n{NOTHING_BY_X}"}[name]
-    if squares:
-        first, given = "target", ""
+    empty = "continue;"
+    if squares:  # of an empty set y is 0
+        first, given, of = "target", "", len(s.roots)
+        known = f"lanes[{of + 1}] += 2.0f * abs_(t); lanes[{of + 2}] += t * t;"
+        empty = f"{{ const V t = load(target + row * D + d, k); {known} continue; }}"
     body = f"""      const M inside = first(k);
 {given}
-      if (start == end) continue;
+      if (start == end) {empty}
       const bool short_row = end - start <= {SHORT} && !(GATHER && table);
 {row}
 {lines_of(lines, 6)}

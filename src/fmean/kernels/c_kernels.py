@@ -40,9 +40,11 @@ def _kernels(
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def ready(name: str, centred: bool, features: int, held: bool, gather: bool, weighted: bool) -> bool:
+def ready(
+    name: str, centred: bool, features: int, held: bool, gather: bool, weighted: bool, squares: bool = False
+) -> bool:
     """Whether there are kernels for this recipe: with a C++ compiler on the machine, yes."""
-    return _library(name, Kind(centred, _width(features), held, gather, weighted)) is not None
+    return _library(name, Kind(centred, _width(features), held, gather, weighted, squares)) is not None
 
 
 def _run(call: Any, arguments: list[Any], bounds: Tensor, size: int) -> None:

@@ -48,7 +48,7 @@ def c_source(sections: Sections, kind: Kind) -> str:
     if kind.gather and not kind.squares:  # x are nodes, each an element of several rows
         kernels += [] if centred else [_terms(sections, held)]
         kernels += [backward_kernel(sections, centred, held, "backward_rows"), sources_kernel(sections, centred, held)]
-    if sections.recipe.approximate:
+    if sections.recipe.approximate and not kind.squares:
         kernels.append(_inversion(sections, centred, held))
     columns = f"{sections.recipe.parameters + 2 + kind.squares}{' * D' * held}"
     fixed = f"#define W {kind.width}\n#define GATHER {kind.gather:d}\n#define WEIGHTED {kind.weighted:d}\n"

@@ -95,7 +95,8 @@ def csr_of_edges(source: Tensor, index: Tensor, nodes: int, size: int) -> CSR:
     def make() -> CSR:
         _check_range(source, nodes, "source")
         rows = csr_of_index(index, size)
-        found = CSR(rows.ptr, source.contiguous() if rows.edge is None else source[rows.edge], rows.edge)
+        # A copy: what is remembered must not keep alive the tensor with whose end it is forgotten.
+        found = CSR(rows.ptr, source.clone() if rows.edge is None else source[rows.edge], rows.edge)
         found.__dict__.update(lists=rows.lists) if source.is_cuda else None  # it has the same rows
         return found
 
@@ -169,4 +170,4 @@ def _check_ptr(ptr: Tensor, elements: int) -> CSR:
             f"ptr must rise from 0 to the number of elements, {elements}, got values from {first} to {last}"
             + (" that fall in between" if lowest < 0 else "")
         )
-    return CSR(ptr)
+    return CSR(ptr.clone())  # see `csr_of_edges`

@@ -56,10 +56,12 @@ def _mixture(f: Mixture) -> Described | None:
 
 
 def _mlp(f: MLPAutoencoder, name: str, alpha: Any) -> Described | None:
-    if f.batch_norm and (f.training or f.channels > 1):
-        return None  # f depends on the whole batch
     held = f.channels > 1
+    if f.batch_norm and (f.training or held):
+        return None  # f depends on the whole batch; nor is BatchNorm folded in for each feature
     alphas = alpha.size(-1) if isinstance(alpha, Tensor) and alpha.dim() > held else 1
+    if alphas not in (1, f.k) or (held and f.k > 1 and isinstance(alpha, Tensor) and alpha.dim() == 1):
+        return None  # no α of this f, or [k] for all features
     parameters = [*_layers(f._modules["encoder"]), *_layers(f._modules["decoder"])]
     return Described(name + " " + str(alphas), parameters, alphas, f.channels, True)
 

@@ -116,14 +116,17 @@ def fused_terms(
     if len(parameters) < len(theta) or (channels > 1 and (x.is_cuda or x.dim() < 2 or x.size(-1) != channels)):
         return None
     features = x.numel() // x.size(0)
-    if not x.is_cuda:
-        # With dynamic shapes, torch.compile knows no number of features; a compiler for one serves for all.
-        some = 16 if torch.compiler.is_compiling() else features
-        if not c_kernels.ready(recipe, centred, some, channels > 1, source is not None, factor is not None):
-            return None
     call = Call(source, None if ptr is not None else index, ptr, size, recipe, centred, strength, channels)
     z = x if x.dim() == 2 else x.reshape(x.size(0), features)
     z = z if x.is_cuda else z.float()
+    if not x.is_cuda:
+        # With dynamic shapes, torch.compile knows no number of features; a compiler for one serves for all. Nor does it
+        # know whether the index is sorted, or else has to be gathered from.
+        compiling = torch.compiler.is_compiling()
+        gather = source is not None if compiling else call.rows(z).col is not None
+        some = 16 if compiling else features
+        if not c_kernels.ready(recipe, centred, some, channels > 1, gather, factor is not None):
+            return None
     if torch.compiler.is_compiling():
         y = f_mean_operator(z, factor, parameters, *call)
         if strength:  # its value; its gradient is a part of the operator's
@@ -177,6 +180,9 @@ def _as_parameter(value: Any, count: int, channels: int, x: Tensor) -> Tensor | 
     if not isinstance(value, Tensor):
         return x.new_full((*lead, count), value, dtype=torch.float32)
     if value.dim() == 0 or (lead and value.shape == (channels, 1)):
-        return value if value.dim() == 0 and count == 1 and not lead else value.expand(*lead, count)
+        if value.dim() == 0 and count == 1 and not lead:
+            return value
+        expanded = value.expand(*lead, count)
+        return expanded.contiguous() if x.is_cuda else expanded  # a GPU's kernels are given the bare pointer
     allowed = [(*lead, count), *([(channels,)] if lead and count == 1 else [])]
     return value if tuple(value.shape) in allowed else None

@@ -49,7 +49,11 @@ def f_mean_backward_operator(
     x, call = x.contiguous(), Call(source, index, ptr, size, recipe, centred, strength, channels)
     dx, dfactor, d, _ = backward(grad, x, factor, theta, call, call.rows(x), True, by_factor)
     assert dx is not None
-    return dx, x.new_empty(0) if dfactor is None else dfactor, [part.clone() for part in split(d, theta)]
+    return (
+        dx,
+        x.new_empty(0) if dfactor is None else dfactor,
+        [part.clone(memory_format=torch.contiguous_format) for part in split(d, theta)],
+    )
 
 
 @torch.library.custom_op("fmean::inversion_value", mutates_args=())

@@ -22,6 +22,7 @@ def fused_squares(
     """Σ(y − target)² of the f-mean y of each channel, whose gradient is found along with it; or None, on a GPU too.
 
     Neither y nor its gradient is written, and the terms are computed once: for training that wants no more than this.
+    `last_inversion_loss` is not either.
     """
     found = known(x, f, alpha, beta) if may_fuse(x, index, None, None) else None
     return None if found is None else squares_of_terms(x, *found[:4], source, index, size, target, found.strength)
@@ -43,7 +44,10 @@ def squares_of_terms(
     parameters = [p for p in theta if p is not None and p.dtype == torch.float32]
     if not may_fuse(x, index, None, None) or x.is_cuda or x.requires_grad or len(parameters) < len(theta):
         return None
-    if x.size(-1) != channels or not c_kernels.ready(recipe, centred, x[0].numel(), channels > 1, True, False):
+    if x.size(-1) != channels or target.shape != (size, *x.shape[1:]) or target.requires_grad:
+        return None
+    held, features = channels > 1, x[0].numel()
+    if not all(c_kernels.ready(recipe, centred, features, held, True, False, squares) for squares in (True, False)):
         return None
     call = Call(source, index, None, size, recipe, centred, strength, channels)
     return _Squares.apply(x.flatten(1).float(), target.flatten(1).float(), call, *parameters)  # type: ignore[no-untyped-call, no-any-return]
