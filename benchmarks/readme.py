@@ -10,6 +10,7 @@ from typing import Any
 
 from fmean import STANDARD, standard
 from fmean.experiments.bars import number, title
+from fmean.experiments.tables import markdown
 
 ROOT = Path(__file__).parent.parent
 
@@ -119,8 +120,25 @@ def speed_cpu() -> str:
     return _speed("bench_cpu.json", [("paper", "aggregation"), ("paper", "layer")])
 
 
+def _reproduced(name: str) -> str:
+    record = load(name)
+    settings = record["settings"]
+    made = f"Made by `{record['command']}`, on {record['machine']}, torch {record['versions']['torch']}"
+    table = markdown(record).replace("genagg-", "GenAgg, ")
+    return f"{table}\n{made}: {settings['trials']} trials of {settings['steps']:,} steps."
+
+
+def regression() -> str:
+    return _reproduced("regression.json")
+
+
+def gnn_regression() -> str:
+    return _reproduced("gnn_regression.json")
+
+
 def render(text: str) -> str:
-    blocks = {block.__name__: block for block in (the_13, learned, inversion, speed_gpu, speed_cpu)}
+    made = (the_13, learned, regression, gnn_regression, inversion, speed_gpu, speed_cpu)
+    blocks = {block.__name__: block for block in made}
     return re.sub(
         r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)",
         lambda match: f"{match[1]}{blocks[match[2]]()}\n{match[3]}",
