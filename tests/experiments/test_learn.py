@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from fmean import STANDARD, load, standard
 from fmean.commands import app
+from fmean.commands.base import console
 from fmean.experiments.graphs import random_graphs
 from fmean.experiments.learn import Learner, Settings, correlation
 
@@ -102,8 +103,12 @@ def test_the_default_run_learns_all_13():
 
 
 class TestCommand:
+    @pytest.fixture(autouse=True)
+    def _wide(self, monkeypatch):
+        monkeypatch.setattr(console, "_width", 160)  # whatever terminal the tests run in
+
     def run(self, *arguments):
-        return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "160"})
+        return CliRunner().invoke(app, list(arguments))
 
     def test_saves_what_it_learned(self, tmp_path):
         arguments = ["learn", "--target", "mean", "--target", "max", "--steps", "60", "--out", str(tmp_path)]
@@ -142,7 +147,7 @@ class TestCommand:
         """A real process, killed without warning, then run to its end; the same as one never killed."""
 
         def command(out):
-            return [sys.executable, "-m", "fmean", "learn", "--target", "max", "--steps", "2500", "--out", str(out)]
+            return [sys.executable, "-m", "fmean", "learn", "--target", "max", "--steps", "12000", "--out", str(out)]
 
         process = subprocess.Popen(command(tmp_path / "a"), stdout=subprocess.DEVNULL)
         checkpoint = tmp_path / "a" / "sinh" / "training.pt"
@@ -151,7 +156,7 @@ class TestCommand:
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert 0 < torch.load(checkpoint, weights_only=True)["step"] < 2500
+        assert 0 < torch.load(checkpoint, weights_only=True)["step"] < 12000
         output = subprocess.run(command(tmp_path / "a"), check=True, capture_output=True, text=True).stdout
         assert "Going on at step" in output
         subprocess.run(command(tmp_path / "b"), check=True, capture_output=True)
