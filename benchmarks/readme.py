@@ -1,4 +1,4 @@
-"""Writes README's tables from results/ and from the code. With --check: fails if they are not up to date."""
+"""Writes the tables of README and docs/ from results/ and the code. With --check: fails if they are not up to date."""
 
 from __future__ import annotations
 
@@ -136,8 +136,31 @@ def gnn_regression() -> str:
     return _reproduced("gnn_regression.json")
 
 
+def hardened() -> str:
+    record = load("harden.json")
+    before = record["accuracy_before"]
+    rows = [
+        [
+            f"{row['threshold']:g}",
+            f"{row['replaced']} of {row['of']}",
+            "a·⊕ + b" if row["calibrated"] else "⊕",
+            f"{before:.4f}",
+            f"{row['accuracy']:.4f}",
+        ]
+        for row in record["rows"]
+        if row["replaced"] or row["calibrated"]
+    ]
+    header = ["threshold", "layers replaced", "by", "accuracy before", "after"]
+    layers = "; ".join(
+        f"layer {i + 1} is nearest to {row['nearest'].replace('_', ' ')} ({row['correlation']:.3f})"
+        for i, row in enumerate(record["rows"][0]["layers"])
+    )
+    made = f"Made by `{record['command']}`, on {record['machine']}: {layers[0].upper()}{layers[1:]}."
+    return f"{table(header, rows, right=5)}\n\n{made}"
+
+
 def render(text: str) -> str:
-    made = (the_13, learned, regression, gnn_regression, inversion, speed_gpu, speed_cpu)
+    made = (the_13, learned, regression, gnn_regression, inversion, speed_gpu, speed_cpu, hardened)
     blocks = {block.__name__: block for block in made}
     return re.sub(
         r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)",
@@ -148,9 +171,10 @@ def render(text: str) -> str:
 
 
 if __name__ == "__main__":
-    path = ROOT / "README.md"
-    old = path.read_text(encoding="utf-8")
-    new = render(old)
-    if "--check" in sys.argv:
-        sys.exit("README.md is not up to date: run make readme" if new != old else 0)
-    path.write_text(new, encoding="utf-8")
+    for path in (ROOT / "README.md", ROOT / "docs" / "explain.md"):
+        old = path.read_text(encoding="utf-8")
+        new = render(old)
+        if "--check" not in sys.argv:
+            path.write_text(new, encoding="utf-8")
+        elif new != old:
+            sys.exit(f"{path.name} is not up to date: run make readme")

@@ -14,11 +14,14 @@ ORDER = [
     "kernels",
     "inputs",
     "aggregate",
+    "seen",
     "genagg",
     "nn",
     "standard",
     "distributive",
     "checkpoint",
+    "explain",
+    "data",
     "experiments",
     "commands",
     "cli",
@@ -56,6 +59,6 @@ def test_only_torch_and_pyg_are_needed():
     import subprocess
     import sys
 
-    extras = "typer, rich, matplotlib, plotly, scipy, hypothesis"
+    extras = "typer, rich, matplotlib, plotly, scipy, hypothesis, skimage, lightning_fabric, torchmetrics, ray"
     code = f"import sys\nfor name in '{extras}'.split(', '): sys.modules[name] = None\nimport fmean; fmean.GenAgg()"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)

@@ -14,6 +14,7 @@ from .aggregate import augmented_f_mean, neighbour_f_mean
 from .functions import ScalarFunction, function
 from .functions.base import show
 from .inputs import check_function
+from .seen import Seen
 
 __all__ = ["GenAgg"]
 
@@ -82,9 +83,27 @@ class GenAgg(Aggregation):  # type: ignore[misc]
             else:
                 self.register_buffer(name, value)
         self._note_beta()
+        self.observe = True
+        self.seen = Seen(channels) if any(True for _ in self.parameters()) else None
 
     alpha: Tensor
     beta: Tensor
+    observe: bool
+    """Whether it keeps running quantiles of what it meets in training, in `seen`, for `fmean.explain`."""
+    seen: Seen | None
+    """Those; None where nothing is learned."""
+
+    def _note(self, x: Tensor, *sets: Any, **more: Any) -> None:
+        if (
+            self.training
+            and self.observe
+            and self.seen is not None
+            and torch.is_grad_enabled()
+            and not torch.compiler.is_compiling()
+            and not torch._C._are_functorch_transforms_active()
+            and not x.is_meta
+        ):
+            self.seen.note(x.detach(), *sets, **more)
 
     # A fixed β of 0 needs no centring. A look at a tensor's value would wait for a GPU at every call, so it is taken
     # only when β has changed; and never within torch.compile, which keeps what was seen last.
@@ -129,7 +148,9 @@ class GenAgg(Aggregation):  # type: ignore[misc]
 
         `max_num_elements` is part of PyG's interface and not needed here.
         """
-        return augmented_f_mean(x, self.f, self.alpha, self._used_beta(), index, ptr, dim_size, dim)
+        y = augmented_f_mean(x, self.f, self.alpha, self._used_beta(), index, ptr, dim_size, dim)
+        self._note(x, index, ptr, dim_size, dim)
+        return y
 
     def neighbours(
         self, x: Tensor, source: Tensor, index: Tensor, dim_size: int, edge_weight: Tensor | None = None
@@ -155,21 +176,28 @@ class GenAgg(Aggregation):  # type: ignore[misc]
             tensor([[2.5000],
                     [4.0000]])
         """
-        return neighbour_f_mean(x, self.f, self.alpha, self._used_beta(), source, index, dim_size, edge_weight)
+        y = neighbour_f_mean(x, self.f, self.alpha, self._used_beta(), source, index, dim_size, edge_weight)
+        self._note(x, index, None, dim_size, 0, source=source, factor=edge_weight)
+        return y
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self._note_beta()
 
-    def feature(self, i: int) -> GenAgg:
-        """The aggregation of feature i alone, as a GenAgg with `channels=1`."""
-        if not -self.channels <= i < self.channels:
-            raise IndexError(f"there is no feature {i} in a GenAgg with channels={self.channels}")
-        alpha, beta = (v.detach() if self.channels == 1 else v.detach()[i] for v in (self.alpha, self.beta))
+    def feature(self, i: int | list[int]) -> GenAgg:
+        """The aggregation of feature i alone, as a GenAgg with `channels=1`, or of several features."""
+        for number in [i] if isinstance(i, int) else i:
+            if not -self.channels <= number < self.channels:
+                raise IndexError(f"there is no feature {number} in a GenAgg with channels={self.channels}")
+        count = 1 if isinstance(i, int) else len(i)
+        chosen = i if isinstance(i, int) or count > 1 else i[0]
+        alpha, beta = (v.detach() if self.channels == 1 else v.detach()[chosen] for v in (self.alpha, self.beta))
         alpha = alpha.squeeze() if alpha.numel() == 1 else alpha
         f = self.f.feature(i) if isinstance(self.f, ScalarFunction) else copy.deepcopy(self.f)
-        learn = [isinstance(v, nn.Parameter) for v in (self.alpha, self.beta)]
-        one = GenAgg(f, alpha, beta, *learn)
+        learn_alpha, learn_beta = (isinstance(v, nn.Parameter) for v in (self.alpha, self.beta))
+        one = GenAgg(f, alpha, beta, learn_alpha, learn_beta, count)
+        if self.seen is not None and one.seen is not None:
+            one.seen = self.seen.feature(chosen)
         one.to(alpha).train(self.training)
         return one
 

@@ -18,9 +18,11 @@ from fmean.functions import (
     Mixture,
     MLPAutoencoder,
     Power,
+    Sigmoid,
     Sinh,
     SinhLinear,
     SinhLog,
+    Tanh,
     function,
 )
 
@@ -36,6 +38,8 @@ EVERY_F = {
     "exp_minus_2": lambda c: Exp(-2),
     "exp_inf": lambda c: Exp(math.inf),
     "exp_minus_inf": lambda c: Exp(-math.inf),
+    "sigmoid": lambda c: Sigmoid(),
+    "tanh": lambda c: Tanh(),
     "mixture": lambda c: Mixture([Identity(), Power(2), LogAbs()], c),
     "sinh_linear": SinhLinear,
     "sinh_log": SinhLog,
@@ -47,7 +51,7 @@ EVERY_F = {
     "invertible": lambda c: InvertibleNN(channels=c),
     "invertible_magnitude": lambda c: InvertibleNN(magnitude=True, channels=c),
 }
-SIGNED = {"identity", "exp", "exp_minus_2", "exp_inf", "exp_minus_inf", "sinh_linear", "invertible"}
+SIGNED = {"identity", "exp", "exp_minus_2", "exp_inf", "exp_minus_inf", "sigmoid", "tanh", "sinh_linear", "invertible"}
 
 
 @pytest.fixture(params=EVERY_F)
@@ -175,10 +179,10 @@ class TestEveryFunction:
 
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
     def test_types(self, f, dtype):
-        x = torch.randn(50, 3).to(dtype)
-        y = augmented_f_mean(x, f.eval(), 0.3, 0.2)
+        x, alpha = torch.randn(50, 3).to(dtype), 0.0 if isinstance(f, Sigmoid) else 0.3  # of σ a sum has no f⁻¹
+        y = augmented_f_mean(x, f.eval(), alpha, 0.2)
         assert y.dtype == dtype
-        exact = augmented_f_mean(x.double(), copy.deepcopy(f).double(), 0.3, 0.2)
+        exact = augmented_f_mean(x.double(), copy.deepcopy(f).double(), alpha, 0.2)
         tolerance = {torch.float16: 2e-3, torch.bfloat16: 1e-2}.get(dtype, 1e-4)
         torch.testing.assert_close(y.double(), exact, rtol=tolerance, atol=tolerance)
 

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from .pictures import COLOURS
+from ..explain.pictures import COLOURS
 
 __all__ = ["draw_bars", "grouped", "number", "ratio", "title", "warning"]
 

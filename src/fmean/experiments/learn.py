@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..checkpoint import load_or_set_aside, save_atomically
+from ..explain import explain
 from ..functions import InvertibleNN, MLPAutoencoder, ScalarFunction, Sinh
 from ..genagg import GenAgg
 from ..standard import STANDARD
@@ -72,7 +73,7 @@ class Learned:
     correlation: float
     mse: float
     nearest: tuple[tuple[str, float], ...]
-    """All standard aggregators by correlation with this one, best first."""
+    """All standard aggregators by correlation with this one, best first, as `explain` finds them."""
 
     def row(self) -> dict[str, Any]:
         return {
@@ -151,10 +152,9 @@ class Learner:
             model, start = divmod(best[i], self.starts)
             agg = self.models[model].feature(i * self.starts + start)
             y_hat = agg(test.x, test.index, dim_size=test.nodes)
-            correlations = correlation(y_hat.unsqueeze(-1), y).tolist()
-            nearest = sorted(zip(STANDARD, correlations, strict=True), key=lambda pair: -pair[1])
-            error = (y_hat - y[..., STANDARD.index(target)]).square().mean().item()
-            learned.append(Learned(target, agg, correlations[STANDARD.index(target)], error, tuple(nearest)))
+            true = y[..., STANDARD.index(target)]
+            found, error = correlation(y_hat, true).item(), (y_hat - true).square().mean().item()
+            learned.append(Learned(target, agg, found, error, tuple(explain(agg).nearest)))
         self._all.train()
         return learned
 

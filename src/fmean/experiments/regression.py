@@ -22,7 +22,7 @@ from ..standard import STANDARD
 from .baselines import Mean, PowerMean, Softmax
 from .graphs import Graphs, random_graphs, standard_targets
 from .learn import correlation
-from .stacks import GNN, Aggregator, Make, Stack
+from .stacks import GNN, Aggregator, Make, Stack, restrain
 
 __all__ = ["EXPERIMENTS", "METHODS", "Experiment", "Learner", "Method", "Settings", "draw"]
 
@@ -183,8 +183,8 @@ class Learner:
         began = time.monotonic()
         optimiser = self.optimiser
         assert optimiser is not None
-        share = max(0, self.step) / self.settings.steps
-        optimiser.param_groups[0]["lr"] = self.experiment.learning_rate(self.method, share)
+        rate = self.experiment.learning_rate(self.method, max(0, self.step) / self.settings.steps)
+        optimiser.param_groups[0]["lr"] = rate
         if self.starts > 1:
             y = y.repeat_interleave(self.starts, -1)
         losses, y_hat = self.losses(graphs, y)
@@ -195,6 +195,7 @@ class Learner:
             if parameter.grad is not None:
                 parameter.grad.nan_to_num_(0.0, 0.0, 0.0).clamp_(-1.0, 1.0)
         optimiser.step()
+        restrain(self.model, 4 * rate)
         self.step += 1
         if self.step <= 0:
             loss = losses.detach().nan_to_num(1e30, 1e30).clamp_max(1e30).view_as(self.tried)

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..functions import InvertibleNN
 from ..genagg import GenAgg
 from ..kernels import fused_squares
 from .graphs import Graphs
 
-__all__ = ["GNN", "Aggregator", "Stack"]
+__all__ = ["GNN", "Aggregator", "Stack", "restrain"]
 
 Make = Callable[[int], Any]
 """Makes an aggregation with `neighbours`, of so many channels."""
@@ -89,3 +90,18 @@ class GNN(Stack):
             y = layer.neighbours(z, source, index, graphs.nodes)  # type: ignore[operator]
             z = self.root[:, k] * z + self.neighbour[:, k] * y + self.bias[:, k]
         return z.unsqueeze(1)
+
+
+@torch.no_grad()
+def restrain(model: nn.Module, by: float, largest: float = 6.0, limit: float = 1e18) -> None:
+    """Keeps every `InvertibleNN` below a limit on [−largest, largest], by bending those above it less: d ← d − by.
+
+    One that learns min or max, a limit p → ±∞, would grow for as long as it is trained, until it overflows.
+    """
+    for f in model.modules():
+        if isinstance(f, InvertibleNN):
+            x = f.t.new_tensor([-largest, 0.0, largest], dtype=torch.float64)
+            x = x if f.channels == 1 else x.unsqueeze(-1).expand(-1, f.channels)
+            most = torch.stack([v.abs().amax(0) for v in f.layer_values(x)]).amax(0)
+            above = ~(most < limit)  # NaN is above, too
+            f.weights[..., 2] -= by * above.to(f.weights).unsqueeze(-1)

@@ -7,9 +7,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from ..explain.pictures import COLOURS, figure
 from ..standard import STANDARD
 from .paper import CORRELATION
-from .pictures import COLOURS, figure
 
 __all__ = ["draw_training", "markdown", "means", "summary"]
 

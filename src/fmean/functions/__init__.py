@@ -13,7 +13,9 @@ from .log_abs import LogAbs
 from .mixture import Mixture
 from .mlp import MLPAutoencoder
 from .power import Power
+from .sigmoid import Sigmoid
 from .sinh import Magnitude, Sinh, SinhLinear, SinhLog
+from .tanh import Tanh
 
 __all__ = [
     "LEARNABLE",
@@ -27,9 +29,11 @@ __all__ = [
     "Mixture",
     "Power",
     "ScalarFunction",
+    "Sigmoid",
     "Sinh",
     "SinhLinear",
     "SinhLog",
+    "Tanh",
     "function",
 ]
 

@@ -94,18 +94,21 @@ class ScalarFunction(nn.Module):
         """f⁻¹(f(a)·f(b)), the product that f carries over to its domain."""
         return self.inverse(self(a) * self(b))
 
-    def feature(self, i: int) -> Self:
-        """A copy with the parameters of feature i alone: where `channels` is not 1, every tensor has them first."""
+    def feature(self, i: int | list[int]) -> Self:
+        """A copy with the parameters of one feature, or of several; with `channels`, all tensors have them first."""
         one = copy.deepcopy(self)
+        count = 1 if isinstance(i, int) else len(i)
+        chosen = i if isinstance(i, int) or count > 1 else i[0]  # one feature has no dimension for features
         for module in one.modules() if self.channels > 1 else ():
             if "channels" in vars(module):
-                module.channels = 1  # type: ignore[assignment]
+                module.channels = count  # type: ignore[assignment]
             norm = isinstance(module, nn.BatchNorm1d)  # its tensors are flat: [channels · size]
             for tensor in [*module.parameters(recurse=False), *module.buffers(recurse=False)]:
                 if tensor.dim():
-                    tensor.data = (tensor.data.view(self.channels, -1) if norm else tensor.data)[i].clone()
+                    rows = tensor.data.view(self.channels, -1) if norm else tensor.data
+                    tensor.data = rows[chosen].flatten() if norm else rows[chosen].clone()
             if norm:
-                module.num_features //= self.channels  # type: ignore[operator, assignment]
+                module.num_features = module.num_features // self.channels * count  # type: ignore[operator, assignment]
         return one
 
     def reset_parameters(self) -> None:

@@ -157,7 +157,8 @@ def _is_tame(f: Any, x: Tensor, beta: Any, factor: Tensor | None) -> bool:
         most = beta.abs().max() if isinstance(beta, Tensor) else abs(beta)
         largest = largest * (1 if factor is None else factor.abs().max()) * (1 + most)
         size = largest.double() * torch.tensor([[-1.0], [0.0], [1.0]], dtype=torch.float64, device=x.device)
-        return all(float(v.abs().max()) < 1e12 for network in networks for v in network.layer_values(size))
+        # Far below 3e38, so that sums and products with gradients are within it as well.
+        return all(float(v.abs().max()) < 1e24 for network in networks for v in network.layer_values(size))
 
 
 def may_fuse(x: Tensor, index: Any, ptr: Any, factor: Tensor | None) -> bool:

@@ -247,7 +247,7 @@ class InvertibleRecipe(Recipe):
         return [self._network(_log_magnitude(v, self.eps) if self.magnitude else v, p)]
 
     def overflow(self, t: P) -> Expression:
-        return outside(within(t[0], -1e12, 1e12))
+        return outside(within(t[0], -1e24, 1e24))
 
     def scaled_terms(self, v: Expression, p: P, h: P) -> list[Expression]:
         return [self._network(wide(_log_magnitude(v, self.eps) if self.magnitude else v), p)]

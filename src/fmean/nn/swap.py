@@ -13,11 +13,12 @@ from ..genagg import GenAgg
 from .fused import Fused
 from .layers import GINConv, GraphConv, SAGEConv
 
-__all__ = ["swap"]
+__all__ = ["swap", "unfuse"]
 
 Model = TypeVar("Model", bound=nn.Module)
 
 OURS: dict[type, type] = {pyg.GraphConv: GraphConv, pyg.SAGEConv: SAGEConv, pyg.GINConv: GINConv}
+THEIRS = {ours: theirs for theirs, ours in OURS.items()}
 
 
 def swap(model: Model, aggr: Callable[[], GenAgg] | None = None) -> Model:
@@ -96,3 +97,9 @@ def _fuse(layer: Any) -> None:
     if written is not None and written in (type(layer)._orig_propagate, type(layer)._jinja_propagate):
         del layer.propagate
     layer.__class__ = OURS[type(layer)]
+
+
+def unfuse(layer: nn.Module) -> None:
+    """Makes a layer of `fmean.nn` PyG's own again, in place; any other is left as it is."""
+    if type(layer) in THEIRS:
+        layer.__class__ = THEIRS[type(layer)]

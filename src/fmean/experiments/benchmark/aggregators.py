@@ -1,0 +1,124 @@
+"""The aggregations that take part in the benchmark, made afresh for every layer."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn.aggr import (
+    Aggregation,
+    MaxAggregation,
+    MeanAggregation,
+    MultiAggregation,
+    PowerMeanAggregation,
+    SoftmaxAggregation,
+    SumAggregation,
+)
+
+from ...genagg import GenAgg
+
+__all__ = ["AGGREGATORS", "PNA", "Aggregator", "aggregator", "available"]
+
+
+class PNA(Aggregation):  # type: ignore[misc]
+    r"""PNA(X) = W·([1, n, 1/n] ⊗ [mean(X), std(X), min(X), max(X)]) + b, the paper's form of PNA as an aggregation.
+
+    W maps from ℝ^(12·d) to ℝ^d. For an empty set n counts as 1, and the result is b.
+
+    Arguments:
+        features: The number d of features.
+
+    Shapes:
+        `x` ``[N, d]``, `index` ``[N]`` → ``[dim_size, d]``
+
+    Example:
+        >>> PNA(8)(torch.randn(5, 8), torch.tensor([0, 0, 0, 1, 1]), dim_size=2).shape
+        torch.Size([2, 8])
+    """
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.parts = MultiAggregation(["mean", "std", "min", "max"])
+        self.linear = nn.Linear(12 * features, features)
+
+    def reset_parameters(self) -> None:
+        self.linear.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+    ) -> Tensor:
+        n = self.reduce(x.new_ones(x.size(dim), 1), index, ptr, dim_size, dim, reduce="sum").clamp_min(1)
+        y = self.parts(x, index, ptr, dim_size, dim)
+        y = torch.cat([y, y * n, y / n], -1)
+        return self.linear(y)  # type: ignore[no-any-return]
+
+
+def _authors(features: int) -> nn.Module:
+    from genagg import GenAgg as AuthorsGenAgg
+    from genagg import MLPAutoencoder
+
+    with warnings.catch_warnings():  # torch.jit.script, which it uses, is deprecated
+        warnings.simplefilter("ignore")
+        agg: Any = AuthorsGenAgg(MLPAutoencoder(layer_sizes=(1, 2, 2, 4), batchnorm=True))
+    return agg  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Aggregator:
+    """How an aggregation is made for a layer of so many features, and how fast what it learns may move."""
+
+    make: Callable[[int], nn.Module]
+    group: str = ""
+    """Whose factor of the learning rate its own parameters have: `"genagg"`, `"baseline"`, or nobody's."""
+    package: str = ""
+    """A package that has to be there."""
+    title: str = ""
+
+
+def _pyg(kind: Callable[..., nn.Module], **options: Any) -> Callable[[int], nn.Module]:
+    return lambda features: kind(**options)
+
+
+def _ours(f: str) -> Callable[[int], nn.Module]:
+    return lambda features: GenAgg(f)
+
+
+AGGREGATORS: dict[str, Aggregator] = {
+    "genagg-sinh": Aggregator(_ours("sinh"), "genagg", title="GenAgg (sinh)"),
+    "genagg-mlp": Aggregator(_ours("mlp"), "genagg", title="GenAgg (MLP)"),
+    "genagg-invertible": Aggregator(_ours("invertible"), "genagg", title="GenAgg (invertible)"),
+    "power": Aggregator(_pyg(PowerMeanAggregation, learn=True), "baseline", title="P-Agg"),
+    "softmax": Aggregator(_pyg(SoftmaxAggregation, learn=True), "baseline", title="S-Agg"),
+    "pna": Aggregator(PNA, title="PNA"),
+    "mean": Aggregator(_pyg(MeanAggregation), title="mean"),
+    "sum": Aggregator(_pyg(SumAggregation), title="sum"),
+    "max": Aggregator(_pyg(MaxAggregation), title="max"),
+    "authors": Aggregator(_authors, package="genagg", title="the authors' GenAgg"),
+}
+
+
+def available() -> tuple[str, ...]:
+    """All but those whose package is not installed."""
+    return tuple(name for name, one in AGGREGATORS.items() if not one.package or find_spec(one.package))
+
+
+def aggregator(name: str) -> Callable[[int], nn.Module]:
+    """What makes this aggregation for so many features.
+
+    >>> aggregator("softmax")(64)
+    SoftmaxAggregation(learn=True)
+    """
+    if name not in AGGREGATORS:
+        raise ValueError(f"unknown aggregator {name!r}; known are {', '.join(AGGREGATORS)}")
+    return partial(AGGREGATORS[name].make)

@@ -1,0 +1,226 @@
+"""Runs shared out among processes of this machine; several of them may use one GPU."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...checkpoint import save_atomically
+from .runs import Job
+from .store import LostRunError, Progress, Store, owner
+
+__all__ = ["Place", "Result", "StoppedError", "WorkersDieError", "here", "locally", "perform"]
+
+BEAT = 5.0  # seconds
+DEATHS = 20  # of processes, for each worker, before there is no hope
+
+
+class WorkersDieError(RuntimeError):
+    """Processes end before they have done anything."""
+
+
+class StoppedError(Exception):
+    """This process was asked to stop, between two steps of a run."""
+
+
+_stopping = threading.Event()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where runs are done: the folder of store, checkpoints and models, and the device."""
+
+    folder: Path
+    device: str = "cpu"
+    compile: bool = False
+    devices: int = 1
+    """With more than one, each run is spread over so many."""
+    save_every: float = 30.0
+    """Seconds between two checkpoints of a run."""
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "runs.sqlite"
+
+    def checkpoint(self, name: str) -> Path:
+        return self.folder / "checkpoints" / f"{name}.pt"
+
+    def model(self, name: str) -> Path:
+        return self.folder / "models" / f"{name}.pt"
+
+
+Result = tuple[dict[str, Any], dict[str, Any]]
+
+
+Tick = Callable[[float], None]
+
+
+def _silent(done: float) -> None:
+    pass
+
+
+def perform(job: Job, place: Place, tick: Tick = _silent) -> Result:
+    """Does a run, or what is left of it: the row and the network. `tick` is told how many epochs are done.
+
+    Spread over several devices, it is done in processes of their own, from which nothing is heard before the end.
+    """
+    from .training import new_fabric
+
+    fabric = new_fabric(place.device, job.settings.precision, place.devices)
+    if place.devices == 1:
+        result = _train(fabric, job, place, tick)
+        assert result is not None
+        return result
+    # Bound beforehand: as arguments, Fabric would look into the job, which is frozen.
+    row, content = fabric.launch(partial(_spread, job=job, place=place))
+    return row, torch.load(BytesIO(content), weights_only=True)
+
+
+def _spread(fabric: Any, job: Job, place: Place) -> tuple[dict[str, Any], bytes] | None:
+    """As bytes, since tensors that a process hands over are gone when it ends."""
+    result = _train(fabric, job, place)
+    if result is None:
+        return None
+    content = BytesIO()
+    torch.save(result[1], content)
+    return result[0], content.getvalue()
+
+
+def _train(fabric: Any, job: Job, place: Place, tick: Tick = _silent) -> Result | None:
+    from .training import Trainer
+
+    trainer = Trainer(job, place.checkpoint(job.run.name), place.device, place.compile, fabric, place.save_every)
+    try:
+        for done in trainer.run():
+            tick(done)
+    except StoppedError:
+        trainer.save()
+        raise
+    return (trainer.row(), trainer.content()) if fabric.is_global_zero else None
+
+
+@contextmanager
+def _heartbeat(store: Store, name: str, me: str) -> Iterator[Tick]:
+    """A thread that says every few seconds that the run is worked at; what is yielded tells it how far."""
+    state: dict[str, Any] = {"done": 0.0, "lost": None}
+    over = threading.Event()
+
+    def beat() -> None:
+        try:
+            while not over.wait(BEAT):
+                store.beat(name, me, state["done"])
+        except LostRunError as error:
+            state["lost"] = error
+
+    def tick(done: float) -> None:
+        state["done"] = done
+        if _stopping.is_set():
+            raise StoppedError
+        if state["lost"] is not None:
+            raise state["lost"]
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield tick
+    finally:
+        over.set()
+        thread.join()
+
+
+def here(jobs: list[Job], place: Place) -> None:
+    """Does all runs that nobody else is at, in this process. Returns when all are finished, whoever did them."""
+    store, me = Store(place.store), owner()
+    by_name = {job.run.name: job for job in jobs}
+    try:
+        while not _stopping.is_set() and not store.progress(by_name).over:
+            name = store.claim(by_name, me)
+            if name is None:
+                time.sleep(0.5)  # others are at the last ones: should they die, this process is there
+            else:
+                _one(by_name[name], place, store, me)
+    finally:
+        store.release(me)
+
+
+def _one(job: Job, place: Place, store: Store, me: str) -> None:
+    name = job.run.name
+    try:
+        with _heartbeat(store, name, me) as tick:
+            row, content = perform(job, place, tick)
+        save_atomically(content, place.model(name))
+        store.finish(name, me, row)
+    except LostRunError:
+        pass  # the other one goes on from the last checkpoint
+    except StoppedError:
+        store.release(me)
+    except Exception as error:
+        # One run that fails, for want of memory perhaps, does not keep the others from being done.
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        what = (str(error).strip().splitlines() or [""])[-1]  # the last line of a traceback from another process
+        store.fail(name, me, f"{type(error).__name__}: {what} ({Path(where.filename).name}:{where.lineno})")
+
+
+def locally(jobs: list[Job], place: Place, workers: int) -> Iterator[Progress]:
+    """Does all runs in so many processes; now and then, how far they are. One that dies is replaced."""
+    store = Store(place.store)
+    names = [job.run.name for job in jobs]
+    context = multiprocessing.get_context("spawn")
+    threads = max(1, torch.get_num_threads() // workers)
+
+    def start() -> Any:
+        process = context.Process(target=_worker, args=(jobs, place, threads, os.getpid()))
+        process.start()
+        return process
+
+    left = store.progress(names)
+    workers = min(workers, left.runs - left.finished - left.failed)
+    processes, deaths = [start() for _ in range(workers)], 0
+    try:
+        while not (progress := store.progress(names)).over:
+            yield progress
+            time.sleep(0.5)
+            for i, process in enumerate(processes):
+                if not process.is_alive() and process.exitcode != 0:
+                    deaths += 1
+                    if deaths > DEATHS * workers:
+                        raise WorkersDieError(f"processes die again and again (exit code {process.exitcode})")
+                    processes[i] = start()
+        yield progress
+        for process in processes:
+            process.join(30)
+    finally:
+        for process in processes:
+            process.terminate()  # it saves what it is at, and gives it back
+        for process in processes:
+            process.join(10)
+
+
+def _worker(jobs: list[Job], place: Place, threads: int, parent: int) -> None:
+    import signal
+
+    # Ctrl-C reaches all processes of a terminal; the parent says what is to happen.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: _stopping.set())
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
+    torch.set_num_threads(threads)
+    here(jobs, place)
+
+
+def _end_with_parent(parent: int) -> None:
+    """Nobody wants the results of a parent that was killed before those that the next one asks for."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)

@@ -1,0 +1,311 @@
+"""One run: a network trained on one data set, on Lightning's Fabric."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ...checkpoint import load_or_set_aside, save_atomically
+from ...data import Batch, Loader
+from ...genagg import GenAgg
+from ...seen import Seen
+from .aggregators import AGGREGATORS
+from .evaluation import accuracy, answer, new_accuracy
+from .layers import layers_of
+from .models import Network, model_content
+from .protocols import IGNORED, PROTOCOLS, SBM, Splits, splits
+from .runs import Job
+
+__all__ = ["Trainer", "new_fabric", "parameter_groups"]
+
+TEST_BATCH = {"node": 128, "graph": 1024}  # graphs at a time where nothing is kept for a gradient
+
+
+@lru_cache(maxsize=1)
+def _splits(dataset: str, protocol: str, share: float, source: str, device: str) -> Splits:
+    """On the device. Runs on one set follow each other, so the last one is kept."""
+    train, test, val = splits(dataset, protocol, share, source)
+    return Splits(train.to(device), test.to(device), None if val is None else val.to(device))
+
+
+def parameter_groups(model: Network, job: Job) -> list[dict[str, Any]]:
+    """For the optimiser: what the aggregations learn, at a rate of its own, and all the rest."""
+    settings = job.settings
+    factors = {"genagg": settings.factor, "baseline": settings.baseline_factor}
+    factor = factors.get(AGGREGATORS[job.run.aggregator].group, 1.0)
+    own = {p for agg in model.aggregations for p in agg.parameters()} if factor != 1 else set()
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in model.parameters() if p not in own], "factor": 1.0},
+        {"params": [p for p in model.parameters() if p in own], "factor": factor},
+    ]
+    return [group | {"lr": settings.learning_rate * group["factor"]} for group in groups if group["params"]]
+
+
+class Trainer:
+    """Trains the network of a job, and can be stopped at any moment: the same job goes on at its last checkpoint.
+
+    The start is fixed by the seed, the order of the graphs by the seed and the epoch. A step whose gradient is not
+    finite is left out. Nothing is read from a GPU before the end of an epoch.
+
+    Arguments:
+        job: What to do.
+        checkpoint: The file that keeps the state; None: keep nothing.
+        device: `"cpu"`, `"cuda"` or `"cuda:1"`.
+        compile: Whether the network goes through `torch.compile`.
+        fabric: With several devices, the one that `Fabric.launch` handed over.
+        save_every: Seconds between two checkpoints.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        checkpoint: Path | None = None,
+        device: str = "cpu",
+        compile: bool = False,
+        fabric: Any = None,
+        save_every: float = 30.0,
+    ) -> None:
+        self.job, self.checkpoint, self.compile, self.save_every = job, checkpoint, compile, save_every
+        self.protocol = PROTOCOLS[job.run.protocol]
+        self.balanced = self.protocol.balanced and job.run.dataset in SBM
+        self.fabric = fabric or new_fabric(device, job.settings.precision)
+        run, where = job.run, self.fabric.device
+        self.data = _splits(run.dataset, run.protocol, run.share, job.settings.source, str(where))
+        self.loader = Loader(self.data.train, job.batch_size, shuffle=True, seed=run.seed)
+        self._begin()
+        if checkpoint is not None and not load_or_set_aside(checkpoint, self._restore):
+            self._begin()
+
+    def _begin(self) -> None:
+        self.epoch = self.batch = 0
+        self.seconds = 0.0
+        self.points: list[int] = []
+        self.curves: dict[str, list[float]] = {"train": [], "test": []}
+        if self.data.val is not None:
+            self.curves["val"] = []
+        self.chosen: dict[str, Tensor] = {}
+        train, settings = self.data.train, self.job.settings
+        positions = self.protocol.positions and train.pos is not None
+        torch.manual_seed(self.job.run.seed)
+        self.network = Network(
+            train.x.size(1) + (2 if positions else 0),
+            train.classes,
+            train.task,
+            self.job.run.aggregator,
+            settings.hidden,
+            settings.layers,
+            settings.head,
+            self.protocol.norm,
+            self.protocol.residual,
+            positions,
+        )
+        network: Any = torch.compile(self.network, dynamic=True) if self.compile else self.network
+        adam = torch.optim.Adam(parameter_groups(self.network, self.job), fused=True)
+        self.model, self.optimiser = self.fabric.setup(network, adam)
+        self.parameters = list(self.network.parameters())
+        self.right = new_accuracy(train.classes, self.balanced).to(self.fabric.device)
+        self.right.persistent(True)
+        self._seen: list[tuple[Tensor, Tensor]] = []
+
+    @property
+    def done(self) -> bool:
+        return self.epoch >= self.job.epochs
+
+    @property
+    def progress(self) -> float:
+        """Epochs that are done."""
+        return self.epoch + self.batch / max(1, len(self.loader))
+
+    def run(self) -> Iterator[float]:
+        """Trains what is left; after each step, how many epochs are done."""
+        saved = time.monotonic()
+        for _ in self._steps():
+            if time.monotonic() - saved > self.save_every:
+                self.save()
+                saved = time.monotonic()
+            yield self.progress
+        self.save()
+
+    def _steps(self) -> Iterator[None]:
+        world, rank = self.fabric.world_size, self.fabric.global_rank
+        last = len(self.loader) - len(self.loader) % world  # all devices take as many steps
+        while not self.done:
+            self.model.train()
+            for batch in islice(self.loader.epoch(self.epoch), self.batch + rank, last or None, world):
+                began = time.monotonic()
+                self._step(batch)
+                self.batch += world
+                self.seconds += time.monotonic() - began
+                yield
+            began = time.monotonic()
+            self._end_epoch()
+            self.seconds += time.monotonic() - began
+            yield
+
+    def _step(self, batch: Batch) -> None:
+        y = batch.y
+        self._set_rates()
+        logits = answer(self.model, batch)
+        loss = F.cross_entropy(logits.float(), y, self._weights(y), ignore_index=IGNORED)
+        self.fabric.backward(loss)
+        if self.job.settings.precision != "16-mixed":  # there the scaler does the same
+            gradients = [p.grad for p in self.parameters if p.grad is not None]
+            norm = nn.utils.get_total_norm(gradients)
+            self.optimiser.optimizer.found_inf = (~norm.isfinite()).float()
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        self._seen.append((logits.detach().argmax(-1), y))
+
+    def _set_rates(self) -> None:
+        if self.protocol.schedule == "cosine":
+            share = self.progress / self.job.epochs
+            for group in self.optimiser.param_groups:
+                rate = self.job.settings.learning_rate * group["factor"]
+                group["lr"] = rate * (1 + math.cos(math.pi * share)) / 2
+
+    def _weights(self, y: Tensor) -> Tensor | None:
+        """A class weighs as much as the others are large, as in the benchmark's own code."""
+        if not self.balanced:
+            return None
+        sizes = torch.zeros(self.data.train.classes, device=y.device).index_add_(0, y, torch.ones_like(y).float())
+        return (1 - sizes / sizes.sum()) * (sizes > 0)
+
+    def _count(self) -> None:
+        """Takes what was said since the last time into account, in one go."""
+        if self._seen:
+            said, y = (torch.cat(part) for part in zip(*self._seen, strict=True))
+            self.right.update(said, y)
+            self._seen = []
+
+    def _end_epoch(self) -> None:
+        self.epoch, self.batch = self.epoch + 1, 0
+        self._count()
+        if self.epoch % self.job.every == 0 or self.done:
+            self.points.append(self.epoch)
+            self.curves["train"].append(float(self.right.compute()))
+            for name in ("test", "val"):
+                graphs = getattr(self.data, name)
+                if graphs is not None:
+                    found = accuracy(self.model, graphs, TEST_BATCH[graphs.task], self.balanced)
+                    self.curves[name].append(found)
+            if self.protocol.chosen and self.best == len(self.points) - 1:
+                self.chosen = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+        self.right.reset()
+
+    @property
+    def best(self) -> int:
+        """Which of the points counts: the first that is best on validation, or without that on the test."""
+        curve = self.curves["val" if self.protocol.chosen else "test"]
+        return max(range(len(curve)), key=curve.__getitem__)
+
+    def save(self) -> None:
+        if self.checkpoint is not None and self.fabric.is_global_zero:
+            self._count()
+            state = {
+                "identity": self._identity,
+                "epoch": self.epoch,
+                "batch": self.batch,
+                "seconds": self.seconds,
+                "points": self.points,
+                "curves": self.curves,
+                "model": self.network.state_dict(),
+                "optimiser": self.optimiser.state_dict(),
+                "right": self.right.state_dict(),
+                "chosen": self.chosen,
+                "random": self._random(),
+                "calls": [seen.calls for seen in self._observers],
+            }
+            save_atomically(state, self.checkpoint)
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        return {"run": self.job.run.name, **self.job.identity}
+
+    @property
+    def _observers(self) -> list[Seen]:
+        """What looks at the elements of a GenAgg every so many calls, for `explain`."""
+        aggs = [agg for agg in self.network.aggregations if isinstance(agg, GenAgg)]
+        return [agg.seen for agg in aggs if agg.seen is not None]
+
+    def _random(self) -> list[Tensor]:
+        on_gpu = self.fabric.device.type == "cuda"
+        return [torch.get_rng_state(), *([torch.cuda.get_rng_state(self.fabric.device)] if on_gpu else [])]
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        if state["identity"] != self._identity:
+            return  # another run's
+        self.network.load_state_dict(state["model"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.right.load_state_dict(state["right"])
+        self.right._update_count = 1  # or torchmetrics warns that there is nothing to compute
+        self.epoch, self.batch, self.seconds = state["epoch"], state["batch"], state["seconds"]
+        self.points, self.curves, self.chosen = state["points"], state["curves"], state["chosen"]
+        for seen, calls in zip(self._observers, state["calls"], strict=True):
+            seen.calls = calls
+        torch.set_rng_state(state["random"][0])
+        if len(state["random"]) > 1 and self.fabric.device.type == "cuda":
+            torch.cuda.set_rng_state(state["random"][1], self.fabric.device)
+
+    def row(self) -> dict[str, Any]:
+        """What the run came to.
+
+        Where no epoch is chosen on validation, `train_accuracy` and `test_accuracy` are the maxima of their curves.
+        """
+        if not self.points:
+            raise RuntimeError(f"{self.job.run.name} has not been tested yet")
+        run, curves, best = self.job.run, self.curves, self.best
+        found = {name: curve[best] if self.protocol.chosen else max(curve) for name, curve in curves.items()}
+        self._choose()
+        return {
+            "dataset": run.dataset,
+            "protocol": run.protocol,
+            "aggregator": run.aggregator,
+            "seed": run.seed,
+            "share": run.share,
+            "epochs": self.epoch,
+            **{f"{name}_accuracy": round(found[name], 5) for name in ("train", "val", "test") if name in found},
+            "epoch": self.points[best],
+            "points": self.points,
+            "curve": [round(value, 5) for value in curves["test"]],
+            "train_curve": [round(value, 5) for value in curves["train"]],
+            "parameters": sum(p.numel() for p in self.parameters),
+            "seconds": round(self.seconds, 1),
+            "device": _device_name(self.fabric.device),
+            "settings": self.job.identity,
+            "layers": layers_of(self.network),
+        }
+
+    def content(self) -> dict[str, Any]:
+        """The network, as `save_model` writes it."""
+        self._choose()
+        run = self.job.run
+        more = {"seed": run.seed, "share": run.share, "epochs": self.epoch, "training": self.job.identity}
+        return model_content(self.network, run.dataset, run.protocol, **more)
+
+    def _choose(self) -> None:
+        """Goes back to the network of the epoch that was chosen; training is over then."""
+        if self.chosen:
+            self.network.load_state_dict(self.chosen)
+
+
+def new_fabric(device: str, precision: str, devices: int = 1) -> Any:
+    """A Fabric for one device, or for several of them, each in a process that `launch` starts."""
+    from lightning_fabric import Fabric
+
+    kind, _, number = device.partition(":")
+    wanted: Any = [int(number)] if number else devices
+    strategy = "ddp_spawn" if devices > 1 else "auto"
+    return Fabric(accelerator=kind, devices=wanted, precision=precision, strategy=strategy)
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
