@@ -22,6 +22,10 @@ class CWriter(Writer):
         return f"const {kind} {name} = {value};"
 
     def value(self, node: Expression, args: list[str]) -> str:
+        if node.op == "exp2" and node.level > PARAMETER and node.args[0].op == "neg":
+            inverse = Expression("exp2", node.args[0].args[0])
+            if inverse in self.names:  # a division goes on beside other arithmetic, a second power does not
+                return f"1.0f / {self.names[inverse]}"
         if node.op in ("min", "max", "where", "exp2", "log2", "sqrt", "abs"):
             numbers = node.args[1:] if node.op == "where" else node.args
             first = len(args) - len(numbers)

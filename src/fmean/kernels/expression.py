@@ -79,6 +79,8 @@ class Expression:
             return b if _is(a, 1) else a
         if a.op == b.op == "const":
             return const(a.args[0] * b.args[0])
+        if a.op == "neg" and b.op == "const":
+            return -Expression("*", a.args[0], b)  # so that what is the negative of something else is seen to be
         return Expression("*", a, b)
 
     def __truediv__(self, other: Any) -> Expression:

@@ -150,10 +150,13 @@ def _is_tame(f: Any, x: Tensor, beta: Any, factor: Tensor | None) -> bool:
         return True
     if torch.compiler.is_compiling():
         return False
+    held = networks[0].channels > 1 and x.dim() > 1 and x.size(-1) == networks[0].channels
     with torch.no_grad():
-        largest = x.abs().max()
-        if largest.isnan():  # which stays where it is
-            largest = x.nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf).abs().max()
+        # Of each feature with an f of its own: one with large values may have a flat f, and the other way round.
+        features = x.reshape(-1, x.size(-1) if held else 1)
+        largest = features.abs().amax(0)
+        if largest.isnan().any():  # which stays where it is
+            largest = features.nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf).abs().amax(0)
         most = beta.abs().max() if isinstance(beta, Tensor) else abs(beta)
         largest = largest * (1 if factor is None else factor.abs().max()) * (1 + most)
         size = largest.double() * torch.tensor([[-1.0], [0.0], [1.0]], dtype=torch.float64, device=x.device)

@@ -183,23 +183,48 @@ def _scale(m: Expression) -> Expression:
 
 
 def _mish(z: Expression) -> Expression:
-    """z·tanh(log(1 + eᶻ)) = z·w/(w + 2) with w = eᶻ(eᶻ + 2)."""
-    e = exp2(minimum(z * (1 / LOG_2), 60))  # beyond, the fraction is 1, and w must be finite
+    """Mish(z·ln 2)/ln 2 = z·tanh(log(1 + 2ᶻ)) = z·w/(w + 2) with w = 2ᶻ(2ᶻ + 2)."""
+    e = exp2(minimum(z, 60))  # beyond, the fraction is 1, and w must be finite
     w = e * (e + 2)
     r = reciprocal(w + 2)
     share = w * r  # not 1 − 2r, which has no digits left where z ≪ 0
-    return given(z * share, (z, share + z * (4 * (e * r)) * ((e + 1) * r)))
+    return given(z * share, (z, share + z * ((4 * LOG_2) * (e * r)) * ((e + 1) * r)))
 
 
-def _layers(v: P, sizes: Sequence[int], p: P) -> list[Expression]:
-    """A network with Mish between its layers; p has W and b of each layer in turn."""
+def _linear(h: P, w: P, b: P) -> list[Expression]:
+    """W·h + b, from b on: then each product is one instruction with its sum."""
+    z = list(b)
+    for o in range(len(z)):
+        for j in range(len(h)):
+            z[o] = w[o * len(h) + j] * h[j] + z[o]
+    return z
+
+
+def _hidden(v: P, sizes: Sequence[int], p: P) -> list[Expression]:
+    """Layers with Mish after each of them, over ln 2; p has W and b of each layer in turn.
+
+    Processors have powers of 2. Where z and Mish(z) are kept over ln 2, the factor between e and 2 is one with the
+    first weights and all biases, and not a product for each element.
+    """
     h, i = list(v), 0
     for layer, (m, k) in enumerate(pairwise(sizes)):
-        h = [_mish(z) for z in h] if layer else h
         w, b = p[i : i + m * k], p[i + m * k : i + m * k + k]
-        h = [sum((w[o * m + j] * h[j] for j in range(1, m)), w[o * m] * h[0]) + b[o] for o in range(k)]
+        w = w if layer else [a * (1 / LOG_2) for a in w]
+        h = [_mish(z) for z in _linear(h, w, [a * (1 / LOG_2) for a in b])]
         i += (m + 1) * k
     return h
+
+
+def _last(sizes: Sequence[int], p: P) -> tuple[P, P]:
+    """W and b of the last layer, which is linear, for what `_hidden` gives."""
+    i = sum((m + 1) * k for m, k in pairwise(sizes[:-1]))
+    m, k = sizes[-2:]
+    w, b = p[i : i + m * k], p[i + m * k : i + m * k + k]
+    return ([a * LOG_2 for a in w] if len(sizes) > 2 else w), b
+
+
+def _network(v: P, sizes: Sequence[int], p: P) -> list[Expression]:
+    return _linear(_hidden(v, sizes[:-1], p), *_last(sizes, p))
 
 
 class MLPRecipe(Recipe):
@@ -218,18 +243,16 @@ class MLPRecipe(Recipe):
         self.terms_ = self.sizes[-2]
 
     def terms(self, v: Expression, p: P) -> list[Expression]:
-        hidden = _layers([v], self.sizes[:-1], p)
-        return [_mish(z) for z in hidden] if len(self.sizes) > 2 else hidden
+        return _hidden([v], self.sizes[:-1], p)
 
     def finish(self, t: P, n: Expression, log_n: Expression, p: P, h: P) -> Expression:
-        m, k = self.sizes[-2:]
-        last, alpha = p[self.encoder - (m + 1) * k : self.encoder], p[-self.alphas :]
-        s = [sum((last[o * m + j] * t[j] for j in range(1, m)), last[o * m] * t[0]) for o in range(k)]
-        s = [exp((alpha[o % self.alphas] - 1) * log_n) * (s[o] + n * last[m * k + o]) for o in range(k)]
-        return _layers(s, self.sizes[::-1], p[self.encoder :])[0]
+        (w, b), alpha = _last(self.sizes, p), p[-self.alphas :]
+        s = _linear(t, w, [n * one for one in b])
+        s = [exp((alpha[o % self.alphas] - 1) * log_n) * one for o, one in enumerate(s)]
+        return _network(s, self.sizes[::-1], p[self.encoder :])[0]
 
     def around(self, v: Expression, p: P) -> Expression:
-        return _layers(_layers([v], self.sizes, p), self.sizes[::-1], p[self.encoder :])[0]
+        return _network(_network([v], self.sizes, p), self.sizes[::-1], p[self.encoder :])[0]
 
 
 class InvertibleRecipe(Recipe):
