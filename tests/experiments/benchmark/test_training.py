@@ -129,6 +129,16 @@ class TestGoingOn:
         for a, b in zip(again.parameters, whole.parameters, strict=True):
             assert torch.equal(a, b)
 
+    def test_what_is_counted_stays_on_the_device(self, tmp_path, monkeypatch):
+        """`meta` stands for a GPU."""
+        part = trained(Trainer(job(), tmp_path / "a.pt"), 2)
+        part.save()
+        again = Trainer(job(), tmp_path / "a.pt")
+        fabric = type("Fabric", (), {"device": torch.device("meta")})()
+        monkeypatch.setattr(again, "fabric", fabric)
+        again._restore(torch.load(tmp_path / "a.pt", weights_only=True))
+        assert {value.device.type for value in again.right.metric_state.values()} == {"meta"}
+
     def test_more_epochs_continue_the_papers_runs(self, tmp_path):
         trained(Trainer(job(epochs=2), tmp_path / "a.pt"))
         longer = Trainer(job(epochs=5), tmp_path / "a.pt")

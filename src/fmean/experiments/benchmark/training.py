@@ -246,6 +246,7 @@ class Trainer:
         self.network.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.right.load_state_dict(state["right"])
+        self.right.to(self.fabric.device)  # it has taken over the checkpoint's own tensors, which lie on the CPU
         self.right._update_count = 1  # or torchmetrics warns that there is nothing to compute
         self.epoch, self.batch, self.seconds = state["epoch"], state["batch"], state["seconds"]
         self.points, self.curves, self.chosen = state["points"], state["curves"], state["chosen"]
