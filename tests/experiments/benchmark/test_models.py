@@ -93,19 +93,26 @@ def test_pna_is_the_papers_formula():
 
 def test_what_an_aggregation_learns_has_a_rate_of_its_own():
     for name, rates in (
-        ("genagg-sinh", {1e-3, 1e-2}),
-        ("genagg-mlp", {1e-3, 1e-2}),
+        ("genagg-sinh", {1e-3, 3e-3}),
+        ("genagg-mlp", {1e-3, 3e-3}),
+        ("genagg-invertible", {1e-3, 3e-3}),
         ("power", {1e-3, 3e-3}),
+        ("softmax", {1e-3, 3e-3}),
         ("pna", {1e-3}),
         ("mean", {1e-3}),
     ):
         network = Network(3, 2, "node", name)
-        job = Job.of(Run("pattern", "paper", name, 0), Settings(baseline_factor=3))
+        job = Job.of(Run("pattern", "paper", name, 0), Settings(factor=3))
         groups = parameter_groups(network, job)
         assert {round(group["lr"], 6) for group in groups} == rates
         fast = [p for group in groups if group["factor"] > 1 for p in group["params"]]
         assert len(fast) == (0 if len(rates) == 1 else sum(1 for agg in network.aggregations for _ in agg.parameters()))
         assert sum(len(group["params"]) for group in groups) == sum(1 for _ in network.parameters())
+
+
+def test_the_learnable_aggregations():
+    learning = {"genagg-sinh", "genagg-mlp", "genagg-invertible", "power", "softmax", "authors"}
+    assert {name for name, one in AGGREGATORS.items() if one.learns} == learning
 
 
 def test_unknown_names():

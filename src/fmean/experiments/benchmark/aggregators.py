@@ -79,8 +79,8 @@ class Aggregator:
     """How an aggregation is made for a layer of so many features, and how fast what it learns may move."""
 
     make: Callable[[int], nn.Module]
-    group: str = ""
-    """Whose factor of the learning rate its own parameters have: `"genagg"`, `"baseline"`, or nobody's."""
+    learns: bool = False
+    """Whether it is a learnable aggregation, whose few own parameters have a learning rate of their own."""
     package: str = ""
     """A package that has to be there."""
     title: str = ""
@@ -95,16 +95,16 @@ def _ours(f: str) -> Callable[[int], nn.Module]:
 
 
 AGGREGATORS: dict[str, Aggregator] = {
-    "genagg-sinh": Aggregator(_ours("sinh"), "genagg", title="GenAgg (sinh)"),
-    "genagg-mlp": Aggregator(_ours("mlp"), "genagg", title="GenAgg (MLP)"),
-    "genagg-invertible": Aggregator(_ours("invertible"), "genagg", title="GenAgg (invertible)"),
-    "power": Aggregator(_pyg(PowerMeanAggregation, learn=True), "baseline", title="P-Agg"),
-    "softmax": Aggregator(_pyg(SoftmaxAggregation, learn=True), "baseline", title="S-Agg"),
-    "pna": Aggregator(PNA, title="PNA"),
+    "genagg-sinh": Aggregator(_ours("sinh"), True, title="GenAgg (sinh)"),
+    "genagg-mlp": Aggregator(_ours("mlp"), True, title="GenAgg (MLP)"),
+    "genagg-invertible": Aggregator(_ours("invertible"), True, title="GenAgg (invertible)"),
+    "power": Aggregator(_pyg(PowerMeanAggregation, learn=True), True, title="P-Agg"),
+    "softmax": Aggregator(_pyg(SoftmaxAggregation, learn=True), True, title="S-Agg"),
+    "pna": Aggregator(PNA, title="PNA"),  # what it learns is a layer of the network, as large as the others
     "mean": Aggregator(_pyg(MeanAggregation), title="mean"),
     "sum": Aggregator(_pyg(SumAggregation), title="sum"),
     "max": Aggregator(_pyg(MaxAggregation), title="max"),
-    "authors": Aggregator(_authors, package="genagg", title="the authors' GenAgg"),
+    "authors": Aggregator(_authors, True, "genagg", title="the authors' GenAgg"),
 }
 
 

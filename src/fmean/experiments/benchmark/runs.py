@@ -58,9 +58,8 @@ class Settings:
     batch_size: int | None = None
     learning_rate: float = 1e-3
     factor: float = 10.0
-    """The parameters of f, α and β learn so many times as fast: at the network's rate they move too slowly."""
-    baseline_factor: float = 1.0
-    """The same for the parameters of PowerAgg and SoftmaxAgg."""
+    """The few parameters of an aggregation, of every one alike, learn so many times as fast: at the network's rate
+    they move too slowly."""
     hidden: int = 64
     layers: int = 4
     head: str = "wide"
@@ -72,7 +71,7 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be 1 or more, got {value}")
-        for name in ("learning_rate", "factor", "baseline_factor"):
+        for name in ("learning_rate", "factor"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
         for name, known in (("head", ("wide", "narrow")), ("precision", ("32-true", "bf16-mixed", "16-mixed"))):

@@ -40,8 +40,7 @@ def _splits(dataset: str, protocol: str, share: float, source: str, device: str)
 def parameter_groups(model: Network, job: Job) -> list[dict[str, Any]]:
     """For the optimiser: what the aggregations learn, at a rate of its own, and all the rest."""
     settings = job.settings
-    factors = {"genagg": settings.factor, "baseline": settings.baseline_factor}
-    factor = factors.get(AGGREGATORS[job.run.aggregator].group, 1.0)
+    factor = settings.factor if AGGREGATORS[job.run.aggregator].learns else 1.0
     own = {p for agg in model.aggregations for p in agg.parameters()} if factor != 1 else set()
     groups: list[dict[str, Any]] = [
         {"params": [p for p in model.parameters() if p not in own], "factor": 1.0},
