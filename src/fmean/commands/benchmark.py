@@ -12,7 +12,8 @@ from rich.table import Table
 
 from ..experiments.benchmark.aggregators import AGGREGATORS
 from ..experiments.benchmark.driver import Benchmark, from_words
-from ..experiments.benchmark.output import figures, markdown
+from ..experiments.benchmark.figures import alike, caption, figures
+from ..experiments.benchmark.output import markdown
 from ..experiments.benchmark.plots import draw_training
 from ..experiments.benchmark.scheduler import WorkersDieError
 from ..experiments.benchmark.words import OPTIONS
@@ -101,7 +102,7 @@ def _show(run: Benchmark) -> None:
     kinds = dict.fromkeys((job.run.protocol, job.run.dataset, job.run.share) for job in run.jobs)
     for protocol, share in dict.fromkeys((protocol, share) for protocol, _, share in kinds):
         sets = [dataset for one, dataset, part in kinds if (one, part) == (protocol, share)]
-        console.print(_table(record["rows"], protocol, share, sets))
+        console.print(_table(run.asked(record), protocol, share, sets))
     text = out.with_suffix(".md")
     text.write_text(markdown(record), encoding="utf-8")
     console.print(f"Record: {out}   Tables: {text}   Models: {run.options.folder / 'models'}", highlight=False)
@@ -118,6 +119,8 @@ def _table(rows: list[dict[str, Any]], protocol: str, share: float, sets: list[s
     part = "" if share == 1 else f", {share:.0%} of the data"
     title = f"GNN Benchmark, {protocol} protocol{part}: test accuracy, mean and deviation over the seeds"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    rows, left = alike([row for row in rows if (row["protocol"], row["share"]) == (protocol, share)])
+    table.caption, table.caption_justify = caption(rows, left), "left"
     table.add_column("", no_wrap=True)
     found = {dataset: figures(rows, dataset, protocol, share) for dataset in sets}
     for dataset in sets:

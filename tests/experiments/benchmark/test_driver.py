@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from fmean.commands import app
 from fmean.experiments.benchmark import __main__ as plain
 from fmean.experiments.benchmark import load_model
 from fmean.experiments.benchmark.driver import Benchmark, Options, from_words
-from fmean.experiments.benchmark.output import figures, markdown
+from fmean.experiments.benchmark.figures import figures
+from fmean.experiments.benchmark.output import markdown
 from fmean.experiments.benchmark.plots import draw_training
 from fmean.experiments.benchmark.runs import Settings
 from fmean.experiments.benchmark.scheduler import here
@@ -71,6 +73,18 @@ class TestRecord:
         again = Benchmark(options(tmp_path, aggregators=("max",), seeds=1, fresh=True))
         assert again.progress.finished == 0
         assert len(done(again)["rows"]) == 3
+
+    def test_the_terminal_shows_what_was_asked_for(self, tmp_path, capsys):
+        done(Benchmark(options(tmp_path, seeds=1)))
+        other = options(tmp_path, aggregators=("max",), seeds=1, settings=replace(SMALL, factor=1.0))
+        benchmark = Benchmark(other)
+        record = done(benchmark)
+        assert [row["aggregator"] for row in benchmark.asked(record)] == ["max"]
+        plain._show(benchmark, tmp_path / "out.json")
+        shown = capsys.readouterr().out
+        assert "own parameters: 1.\n" in shown
+        assert "GenAgg" not in shown
+        assert len(record["rows"]) == 3
 
     def test_a_damaged_record_is_set_aside(self, tmp_path):
         done(Benchmark(options(tmp_path, seeds=1)))
@@ -251,6 +265,25 @@ class TestTables:
         rows = [row for row in self.rows() if row["aggregator"] == "mean" and row["protocol"] == "paper"]
         rows[0]["curve"], rows[1]["curve"] = [1.0, 0.0], [0.0, 0.6]
         assert figures(rows, "pattern", "paper")["mean"].test == 0.5
+
+    def test_rows_of_other_settings_and_of_fewer_epochs_are_left_out(self):
+        one = {"hidden": 64, "factor": 10.0, "every": 1}
+        rows = [row | {"settings": one} for row in self.rows() if (row["dataset"], row["share"]) == ("pattern", 1.0)]
+        rows = [row for row in rows if row["protocol"] == "paper"]
+        for row in rows[2:4]:  # genagg-mlp
+            row["settings"] = one | {"hidden": 8}
+        rows[4] |= {"epochs": 3, "points": [1, 2, 3], "curve": [0.1, 0.2, 0.3], "train_curve": [0.1, 0.2, 0.3]}  # mean
+        found = figures(rows, "pattern", "paper")
+        assert set(found) == {"genagg-sinh", "mean", "sum", "max"}
+        assert (found["mean"].test, found["mean"].epochs, found["mean"].seeds) == (0.3, 3, 1)
+        text = markdown({"rows": rows})
+        assert "| 1–2 × 2–3 |" in text
+        assert "own parameters: 10 (paper: 1). Left out: 3 rows with other settings or of fewer epochs." in text
+        assert "MLP" not in text
+
+    def test_what_differs_from_the_papers_is_said(self):
+        text = markdown({"rows": [row | {"settings": {"factor": 1.0}} for row in self.rows()]})
+        assert "own parameters: 1. GenAgg (MLP) has no BatchNorm within f, which the paper's has, and the" in text
 
     def test_markdown(self):
         text = markdown({"rows": self.rows()})

@@ -60,9 +60,8 @@ def _show(benchmark: Benchmark, out: Path) -> None:
     record = benchmark.record()
     if record is None:
         return
-    text = markdown(record)
-    out.with_suffix(".md").write_text(text, encoding="utf-8")
-    print(text)
+    out.with_suffix(".md").write_text(markdown(record), encoding="utf-8")
+    print(markdown({"rows": benchmark.asked(record)}))
     try:
         draw_training(record, out)
     except ModuleNotFoundError as error:

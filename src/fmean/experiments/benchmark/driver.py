@@ -165,6 +165,11 @@ class Benchmark:
         out = self.options.out
         return json.loads(out.read_text(encoding="utf-8")) if out.exists() else None
 
+    def asked(self, record: dict[str, Any]) -> list[dict[str, Any]]:
+        """Of the rows of a record those of the runs that this command was asked for."""
+        names = set(self.names)
+        return [row for row in record["rows"] if Run.of(row).name in names]
+
     def _recorded(self) -> dict[str, dict[str, Any]]:
         """The rows of the record that is there, by name."""
         out = self.options.out

@@ -1,18 +1,17 @@
-"""The benchmark's figures, and its tables beside the paper's."""
+"""The benchmark's tables beside the paper's."""
 
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 from ..paper import BENCHMARK, LEADERBOARD, OVERFITTING
 from .aggregators import AGGREGATORS
+from .figures import Figure, Row, alike, caption, figures
 from .protocols import CITATION, DATASETS, PROTOCOLS
 
-__all__ = ["Figure", "figures", "learned", "markdown", "order"]
-
-Row = dict[str, Any]
+__all__ = ["learned", "markdown", "order"]
 
 
 def order(row: Row) -> tuple[Any, ...]:
@@ -24,64 +23,6 @@ def order(row: Row) -> tuple[Any, ...]:
         list(AGGREGATORS).index(row["aggregator"]),
         row["seed"],
     )
-
-
-@dataclass(frozen=True)
-class Figure:
-    """What the runs of one aggregation on one data set came to, over their seeds."""
-
-    test: float
-    deviation: float
-    train: float
-    epoch: int
-    """Of the maximum; of the first seed, where each seed has its own."""
-    epochs: int
-    seeds: int
-    points: list[int]
-    mean: list[float]
-    spread: list[float]
-    train_mean: list[float]
-
-    def __str__(self) -> str:
-        return f"{self.test:.3f} ±{self.deviation:.3f}"
-
-
-def figures(rows: list[Row], dataset: str, protocol: str, share: float = 1.0) -> dict[str, Figure]:
-    """By aggregation: under `paper` the maximum over the epochs of the mean curve and the deviation there; under
-    `standard` mean and deviation of what each seed's chosen epoch gave.
-
-    >>> row = {"dataset": "pattern", "protocol": "paper", "aggregator": "mean", "share": 1.0, "epochs": 2}
-    >>> row |= {"points": [1, 2], "train_curve": [0.1, 0.2], "train_accuracy": 0.2, "test_accuracy": 0.9, "epoch": 1}
-    >>> found = figures([row | {"curve": [0.2, 0.4]}, row | {"curve": [0.6, 0.2]}], "pattern", "paper")
-    >>> print(found["mean"], found["mean"].epoch)
-    0.400 ±0.200 1
-    """
-    found = {}
-    for name in AGGREGATORS:
-        ours = [
-            row
-            for row in rows
-            if (row["dataset"], row["protocol"], row["share"], row["aggregator"]) == (dataset, protocol, share, name)
-        ]
-        if ours:
-            found[name] = _figure(ours, PROTOCOLS[protocol].chosen)
-    return found
-
-
-def _figure(rows: list[Row], chosen: bool) -> Figure:
-    length = min(len(row["curve"]) for row in rows)  # a seed may have been asked for more epochs than others
-    points = list(zip(*(row["curve"][:length] for row in rows), strict=True))
-    train = [statistics.fmean(point) for point in zip(*(row["train_curve"][:length] for row in rows), strict=True)]
-    mean, spread = [statistics.fmean(point) for point in points], [statistics.pstdev(point) for point in points]
-    best = max(range(length), key=mean.__getitem__)
-    test, deviation, most = mean[best], spread[best], max(train)
-    if chosen:
-        each = [row["test_accuracy"] for row in rows]
-        test, deviation = statistics.fmean(each), statistics.pstdev(each)
-        most = statistics.fmean(row["train_accuracy"] for row in rows)
-        best = rows[0]["points"].index(rows[0]["epoch"])
-    epochs, at = min(row["epochs"] for row in rows), rows[0]["points"]
-    return Figure(test, deviation, most, at[best], epochs, len(rows), at[:length], mean, spread, train)
 
 
 def _lines(heads: list[str], body: list[list[str]]) -> list[str]:
@@ -97,19 +38,28 @@ def _bold(found: dict[str, Figure], name: str) -> str:
 
 
 def _how(found: dict[str, Figure]) -> str:
-    """How many seeds and epochs: of the least, where not all have as many."""
-    return f"{min(one.seeds for one in found.values())} × {min(one.epochs for one in found.values())}"
+    """How many seeds and epochs: the least and the most, where not all have as many."""
+    numbers = [sorted({getattr(one, name) for one in found.values()}) for name in ("seeds", "epochs")]
+    return " × ".join(str(few[0]) if len(few) == 1 else f"{few[0]}–{few[-1]}" for few in numbers)
+
+
+def _chosen(rows: list[Row], protocol: str, datasets: Iterable[str]) -> tuple[list[Row], list[str], list[str]]:
+    """The rows of a table, their aggregations, and what is said beneath it."""
+    kept, left = alike([row for row in rows if row["protocol"] == protocol and row["dataset"] in datasets])
+    said = caption(kept, left)
+    names = [name for name in AGGREGATORS if any(row["aggregator"] == name for row in kept)]
+    return kept, names, ["", said, ""] if said else [""]
 
 
 def markdown(record: dict[str, Any]) -> str:
     """All tables for which there are rows."""
     rows = record["rows"]
-    names = [name for name in AGGREGATORS if any(row["aggregator"] == name for row in rows)]
-    parts = [_paper(rows, names), _standard(rows, names), _shares(rows), _citation(rows, names), _layers(rows)]
+    parts = [_paper(rows), _standard(rows), _shares(rows), _citation(rows), _layers(rows)]
     return "\n".join(line for part in parts for line in part).strip() + "\n"
 
 
-def _paper(rows: list[Row], names: list[str]) -> list[str]:
+def _paper(rows: list[Row]) -> list[str]:
+    rows, names, beneath = _chosen([row for row in rows if row["share"] == 1], "paper", DATASETS[:4])
     body = []
     for dataset in DATASETS[:4]:
         found = figures(rows, dataset, "paper")
@@ -123,10 +73,11 @@ def _paper(rows: list[Row], names: list[str]) -> list[str]:
     if not body:
         return []
     heads = ["", *(AGGREGATORS[name].title for name in names), "seeds × epochs"]
-    return ["## Protocol of the paper: test accuracy", "", *_lines(heads, body), ""]
+    return ["## Protocol of the paper: test accuracy", "", *_lines(heads, body), *beneath]
 
 
-def _standard(rows: list[Row], names: list[str]) -> list[str]:
+def _standard(rows: list[Row]) -> list[str]:
+    rows, names, beneath = _chosen([row for row in rows if row["share"] == 1], "standard", DATASETS)
     body = []
     for dataset in DATASETS:
         found = figures(rows, dataset, "standard")
@@ -136,17 +87,18 @@ def _standard(rows: list[Row], names: list[str]) -> list[str]:
     if not body:
         return []
     heads = ["", *(AGGREGATORS[name].title for name in names), "seeds × epochs", "leaderboard"]
-    return ["## Protocol of the leaderboard: test accuracy", "", *_lines(heads, body), ""]
+    return ["## Protocol of the leaderboard: test accuracy", "", *_lines(heads, body), *beneath]
 
 
 def _shares(rows: list[Row]) -> list[str]:
     """Train and test accuracy with less data: GenAgg's best f, the best baseline and the median one."""
+    rows, _, beneath = _chosen(rows, "paper", ("pattern",))
     body = []
     for share, theirs in OVERFITTING.items():
         found = figures(rows, "pattern", "paper", share)
         ours = [figure for name, figure in found.items() if name.startswith("genagg")]
         baselines = [figure for name, figure in found.items() if not name.startswith(("genagg", "authors"))]
-        if share == 1 and len({row["share"] for row in rows if row["dataset"] == "pattern"}) == 1:
+        if share == 1 and len({row["share"] for row in rows}) == 1:
             continue  # the first table has it
         if ours and baselines:
             cells = [f"{share:.0%}"]
@@ -160,10 +112,11 @@ def _shares(rows: list[Row]) -> list[str]:
     if not body:
         return []
     heads = ["", *(f"{part}: {name}" for part in ("train", "test") for name in ("GenAgg", "best baseline", "median"))]
-    return ["## PATTERN with less data; in brackets the paper's", "", *_lines(heads, body), ""]
+    return ["## PATTERN with less data; in brackets the paper's", "", *_lines(heads, body), *beneath]
 
 
-def _citation(rows: list[Row], names: list[str]) -> list[str]:
+def _citation(rows: list[Row]) -> list[str]:
+    rows, names, beneath = _chosen(rows, "paper", CITATION)
     body = []
     for dataset in CITATION:
         found = figures(rows, dataset, "paper")
@@ -173,7 +126,7 @@ def _citation(rows: list[Row], names: list[str]) -> list[str]:
     if not body:
         return []
     heads = ["", *(AGGREGATORS[name].title for name in names), "seeds × epochs"]
-    return ["## Citation networks: train and test accuracy", "", *_lines(heads, body), ""]
+    return ["## Citation networks: train and test accuracy", "", *_lines(heads, body), *beneath]
 
 
 def learned(row: Row) -> list[str]:
@@ -196,8 +149,9 @@ def _short(value: float | None) -> str:
 def _layers(rows: list[Row]) -> list[str]:
     """Of the first seed: the others are in the record."""
     body = []
-    for row in rows:
-        if row["aggregator"].startswith("genagg") and row["seed"] == 0 and row["share"] == 1 and row["layers"]:
+    whole = [row for row in rows if row["share"] == 1]
+    for row in (row for protocol in PROTOCOLS for row in _chosen(whole, protocol, DATASETS)[0]):
+        if row["aggregator"].startswith("genagg") and row["seed"] == 0 and row["layers"]:
             where = f"{row['dataset']}, {row['protocol']}, {AGGREGATORS[row['aggregator']].title}"
             body.append([where, *learned(row)])
     if not body:

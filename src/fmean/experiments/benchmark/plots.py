@@ -7,7 +7,7 @@ from typing import Any
 
 from ...explain.pictures import COLOURS, figure
 from .aggregators import AGGREGATORS
-from .output import Figure, figures
+from .figures import Figure, figures
 from .protocols import CITATION, DATASETS, PROTOCOLS
 
 __all__ = ["draw_training"]
