@@ -122,7 +122,8 @@ class TestOptions:
         ("bad", "message"),
         [
             ({"device": "tpu"}, "device must be cpu, cuda"),
-            ({"seeds": 0}, "must be 1 or more"),
+            ({"seeds": 0}, "seeds must be 1 or more, got 0"),
+            ({"save_every": -1.0}, r"save_every must be 0 or more, got -1\.0"),
             ({"datasets": ("x",)}, "unknown dataset 'x'"),
             ({"aggregators": ("authors",)}, "authors needs the package genagg: pip install genagg"),
         ],
@@ -132,6 +133,23 @@ class TestOptions:
         monkeypatch.setattr("fmean.experiments.benchmark.aggregators.find_spec", lambda name: None)
         with pytest.raises(ValueError, match=message):
             Benchmark(options(tmp_path, **bad))
+
+    @pytest.mark.parametrize(
+        "name", ["seeds", "workers", "devices", "epochs", "batch_size", "hidden", "layers", "factor", "learning_rate"]
+    )
+    def test_0_is_refused_and_not_taken_for_the_default(self, name):
+        with pytest.raises(ValueError, match=rf"{name} must be (1 or more|above 0), got 0"):
+            from_words(device="cpu", **{name: 0})
+
+    def test_a_share_of_0_is_refused_and_saving_all_the_time_is_not(self):
+        with pytest.raises(ValueError, match="share must be above 0"):
+            from_words(share=[0.0]).runs  # noqa: B018
+        assert from_words(save_every=0.0).save_every == 0
+
+    def test_an_address_means_ray(self, monkeypatch):
+        monkeypatch.setattr("fmean.experiments.benchmark.driver.find_spec", lambda name: name)
+        assert from_words(ray_address="there:6379").ray
+        assert not from_words().ray
 
     def test_both_commands_say_what_is_wrong(self, tmp_path, capsys):
         with pytest.raises(SystemExit):

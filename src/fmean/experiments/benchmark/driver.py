@@ -61,8 +61,11 @@ class Options:
     fresh: bool = False
 
     def __post_init__(self) -> None:
-        if self.seeds < 1 or self.workers < 1 or self.devices < 1:
-            raise ValueError("seeds, workers and devices must be 1 or more")
+        for name, least in (("seeds", 1), ("workers", 1), ("devices", 1), ("save_every", 0)):
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name} must be {least} or more, got {getattr(self, name)}")
+        if self.ray_address is not None:
+            object.__setattr__(self, "ray", True)
         if not self.device.startswith("cuda") and self.device != "cpu":
             raise ValueError(f"device must be cpu, cuda or cuda:NUMBER, got {self.device!r}")
         if self.device.startswith("cuda") and not torch.cuda.is_available() and not self.ray_address:
@@ -84,7 +87,8 @@ class Options:
 
 def from_words(quick: bool = False, **words: Any) -> Options:
     """The options as they were typed (see `words`); what was not is None, False or empty."""
-    given = {name: value for name, value in words.items() if value not in (None, False, [], ())}
+    # 0 == False, but 0 was typed.
+    given = {name: value for name, value in words.items() if not (value is None or value is False or value in ([], ()))}
     given = (QUICK | given) if quick else given
     unknown = set(given) - set(OPTIONS)
     if unknown:

@@ -36,7 +36,7 @@ OPTIONS: dict[str, tuple[Any, str]] = {
     "workers": (int, "Runs at a time; on a GPU they share it. (default: one for each core, 4 on a GPU)"),
     "save_every": (float, "Seconds between two checkpoints of a run. (default: 30)"),
     "ray": (bool, "Spread the runs over a Ray cluster."),
-    "ray_address": (str, "Of the cluster; without it, --ray makes one of this machine."),
+    "ray_address": (str, "Of the cluster; implies --ray, which without it makes one of this machine."),
     "out": (Path, "The record (JSON); tables and plots beside it. (default: results/benchmark.json)"),
     "folder": (Path, "Store, checkpoints and models. (default: reproduced/benchmark)"),
     "fresh": (bool, "Begin these runs anew."),
