@@ -161,6 +161,39 @@ class TestWhatIsThere:
         assert store.rows() == []
 
 
+def test_many_open_a_new_store_at_once(tmp_path):
+    for i in range(10):
+        path, start = tmp_path / f"{i}.sqlite", threading.Barrier(8)
+
+        def open_it(_, path=path, start=start):
+            start.wait()
+            Store(path)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(open_it, range(8)))
+
+
+def test_a_locked_store_is_not_damaged(tmp_path, monkeypatch):
+    """Who opens it waits, and never says that it should be moved away."""
+    path = tmp_path / "runs.sqlite"
+    with sqlite3.connect(path, isolation_level=None, check_same_thread=False) as db:
+        db.execute("BEGIN EXCLUSIVE")
+        monkeypatch.setattr(store_module, "PATIENCE", 0.2)
+        with pytest.raises(ValueError, match=r"runs\.sqlite is locked by another process .*try again"):
+            Store(path)
+        monkeypatch.setattr(store_module, "PATIENCE", 60.0)
+        threading.Timer(0.3, db.execute, ["COMMIT"]).start()
+        Store(path).plan([job()])
+    db.close()
+
+
+def test_a_run_that_is_planned_anew_has_not_begun(store):
+    store.plan([job(0), job(1)], [row(job(0)), row(job(1))])
+    store.forget(names([job(0)]))
+    found = store.progress(names([job(0), job(1)]))
+    assert (found.runs, found.finished, found.over) == (2, 1, False)
+
+
 def test_what_is_no_store_is_named(tmp_path):
     path = tmp_path / "runs.sqlite"
     path.write_bytes(b"something else" * 100)

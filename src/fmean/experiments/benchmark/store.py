@@ -23,6 +23,9 @@ LEASE = 60.0
 ATTEMPTS = 5
 """So many times a run's process may die before the run counts as failed."""
 
+PATIENCE = 60.0
+"""Seconds to wait for others who write."""
+
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
     name TEXT PRIMARY KEY,
@@ -79,6 +82,10 @@ def _is_dead(name: str) -> bool:
     return machine == node() and bool(began) and Path("/proc/self/stat").exists() and _began(int(pid)) != began
 
 
+def _is_locked(error: sqlite3.Error) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and ("locked" in str(error) or "busy" in str(error))
+
+
 class Store:
     """Runs by name. Every call is a transaction of its own, so a process may be killed at any moment.
 
@@ -89,17 +96,30 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with self._open() as db:
-                db.execute("PRAGMA journal_mode = WAL")  # readers do not wait for the one who writes
-                db.execute(SCHEMA)
-                db.execute("SELECT name, state, row FROM runs LIMIT 1")
-        except sqlite3.DatabaseError as error:
-            raise ValueError(f"{path} is not a store of runs, or is damaged ({error}); move it away") from None
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._prepare()
+                return
+            except sqlite3.DatabaseError as error:
+                if not _is_locked(error):
+                    raise ValueError(f"{path} is not a store of runs, or is damaged ({error}); move it away") from None
+                if time.monotonic() > end:
+                    raise ValueError(f"{path} is locked by another process ({error}); try again") from None
+            time.sleep(0.05)
+
+    def _prepare(self) -> None:
+        with self._open() as db:
+            # Readers do not wait for the one who writes. It stays so; to set it SQLite wants the file for itself alone,
+            # and does not wait for that.
+            if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                db.execute("PRAGMA journal_mode = WAL")
+            db.execute(SCHEMA)
+            db.execute("SELECT name, state, row FROM runs LIMIT 1")
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+        db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
         db.row_factory = sqlite3.Row
         try:
             yield db
@@ -224,16 +244,18 @@ class Store:
         return [json.loads(found[name]) for name in (found if names is None else names) if name in found]
 
     def progress(self, names: Iterable[str]) -> Progress:
+        """A run that is not there has not begun: another command has forgotten it, and plans it anew."""
+        names = list(names)
         with self._open() as db:
             found = {one["name"]: one for one in db.execute("SELECT name, state, epochs, done FROM runs")}
-        ours = [found[name] for name in names]
+        ours = [found[name] for name in names if name in found]
         states = [one["state"] for one in ours]
         over = [one["state"] in ("finished", "failed") for one in ours]
         done = sum(
             one["epochs"] if end else min(one["done"], one["epochs"]) for one, end in zip(ours, over, strict=True)
         )
         return Progress(
-            len(ours), states.count("finished"), states.count("failed"), sum(one["epochs"] for one in ours), done
+            len(names), states.count("finished"), states.count("failed"), sum(one["epochs"] for one in ours), done
         )
 
     def failures(self, names: Iterable[str]) -> dict[str, str]:
