@@ -88,7 +88,7 @@ def load_or_set_aside(path: Path, restore: Callable[[Any], None]) -> bool:
         return True
     try:
         restore(torch.load(path, map_location="cpu", weights_only=True))
-    except (MemoryError, PermissionError):
+    except (MemoryError, PermissionError, torch.OutOfMemoryError):  # the file is none the worse for it
         raise
     except Exception as error:  # a damaged file can bring about any of them
         set_aside(path, error)

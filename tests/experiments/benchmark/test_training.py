@@ -163,6 +163,17 @@ class TestGoingOn:
         assert values(trained(trainer).row()) == values(whole)
         assert list(tmp_path.glob("*.damaged-*"))
 
+    def test_a_lack_of_memory_is_no_damage(self, tmp_path, monkeypatch):
+        trained(Trainer(job(epochs=1), tmp_path / "a.pt"))
+
+        def restore(self, state):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+        monkeypatch.setattr(Trainer, "_restore", restore)
+        with pytest.raises(torch.OutOfMemoryError):
+            Trainer(job(epochs=1), tmp_path / "a.pt")
+        assert [path.name for path in tmp_path.iterdir()] == ["a.pt"]
+
     def test_a_share_is_tested_as_often(self):
         one = replace(job(share=0.5), epochs=6, every=2)
         assert trained(Trainer(one)).points == [2, 4, 6]
