@@ -15,7 +15,7 @@ from ..experiments.benchmark.driver import Benchmark, from_words
 from ..experiments.benchmark.figures import alike, caption, figures
 from ..experiments.benchmark.output import markdown
 from ..experiments.benchmark.plots import draw_training
-from ..experiments.benchmark.scheduler import WorkersDieError
+from ..experiments.benchmark.scheduler import WorkersDieError, stoppable
 from ..experiments.benchmark.words import OPTIONS
 from ..experiments.paper import BENCHMARK
 from .base import console, typed
@@ -81,7 +81,7 @@ def _train(run: Benchmark) -> None:
         console.print(f"Going on: {before.finished} of {before.runs} runs are there.", highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TimeElapsedColumn(), TimeRemainingColumn())
     try:
-        with Progress(*columns, console=console) as progress:
+        with stoppable(), Progress(*columns, console=console) as progress:
             bar = progress.add_task("GNN Benchmark", total=before.epochs)
             for now in run.run():
                 what = f"GNN Benchmark, {now.finished} of {now.runs} runs"

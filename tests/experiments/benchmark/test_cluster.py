@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 
 import pytest
 
@@ -51,3 +52,26 @@ def test_without_ray_it_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ModuleNotFoundError, match=r"--ray needs ray: pip install 'fmean\[ray\]'"):
         cluster._ray()
+
+
+@pytest.mark.usefixtures("_one_thread")
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_that_another_command_takes_over_ends_nothing(tmp_path):
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+        settings = Settings(epochs=3000, hidden=8, layers=2, batch_size=16)
+        benchmark = Benchmark(options(tmp_path, settings=settings, seeds=1, ray=True, workers=1))
+        lost = ""
+        for _ in benchmark.run():
+            with sqlite3.connect(benchmark.place.store) as db:
+                if not lost and (found := db.execute("SELECT name FROM runs WHERE state = 'running'").fetchone()):
+                    lost = found[0]
+                    db.execute("UPDATE runs SET state = 'finished', owner = NULL WHERE name = ?", found)
+                elif lost:
+                    db.execute("UPDATE runs SET state = 'finished', owner = NULL WHERE state = 'running'")
+                    db.execute("UPDATE runs SET state = 'finished' WHERE state = 'waiting'")
+            db.close()
+        assert benchmark.progress.over
+        assert not benchmark.failures
+    finally:
+        ray.shutdown()

@@ -22,7 +22,7 @@ from fmean.experiments.benchmark.figures import figures
 from fmean.experiments.benchmark.output import markdown
 from fmean.experiments.benchmark.plots import draw_training
 from fmean.experiments.benchmark.runs import Settings
-from fmean.experiments.benchmark.scheduler import here
+from fmean.experiments.benchmark.scheduler import _heartbeat, here
 from fmean.experiments.paper import BENCHMARK, OVERFITTING
 
 from .test_training import COLUMNS, Trainer, trained, values
@@ -231,14 +231,33 @@ def test_killed_it_goes_on_and_gives_the_same(tmp_path):
 
 
 @pytest.mark.usefixtures("_one_thread")
-def test_ctrl_c_says_how_to_go_on_and_loses_nothing(tmp_path):
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_says_how_to_go_on_and_loses_nothing(tmp_path, stop):
     process = start(tmp_path, "--workers", "1", "--epochs", "100000")
     wait_for(lambda: owners(tmp_path), process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(stop)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Stopped; the same command goes on from here." in output
     assert set(attempts(tmp_path).values()) == {0}  # given back
+
+
+def test_a_heart_beats_on_when_the_store_is_locked(tmp_path, monkeypatch):
+    beats = []
+
+    class Locked:
+        def beat(self, name, me, done):
+            beats.append(done)
+            if len(beats) == 1:
+                raise sqlite3.OperationalError("database is locked")
+
+    monkeypatch.setattr("fmean.experiments.benchmark.scheduler.BEAT", 0.01)
+    with _heartbeat(Locked(), "a", "me") as tick:
+        end = time.monotonic() + 10
+        while len(beats) < 3 and time.monotonic() < end:
+            tick(1.5)
+            time.sleep(0.01)
+    assert beats[1:3] == [1.5, 1.5]
 
 
 def test_the_command_in_a_terminal(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from typing import Any
 
 from .driver import Benchmark, Options, from_words
 from .output import markdown
-from .scheduler import WorkersDieError
+from .scheduler import WorkersDieError, stoppable
 from .words import OPTIONS
 
 
@@ -32,7 +32,8 @@ def main(words: list[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     try:
-        _train(benchmark)
+        with stoppable():
+            _train(benchmark)
     except KeyboardInterrupt:
         print("\nStopped; the same command goes on from here.")
         return 130

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from ...checkpoint import save_atomically
 from .runs import Job
 from .scheduler import Place, Result, perform
-from .store import Progress, Store, owner
+from .store import LostRunError, Progress, Store, owner
 
 __all__ = ["RETRIES", "over_ray"]
 
@@ -82,8 +84,10 @@ def over_ray(jobs: list[Job], place: Place, workers: int, address: str | None = 
             for ready in ray.wait(list(at_work), timeout=0.5)[0] if at_work else ():
                 _take(ray, store, me, place, at_work.pop(ready), ready)
             done = ray.get(board.read.remote())
-            for name in at_work.values():
-                store.beat(name, me, done.get(name, (0.0, 0))[0])
+            for task, name in list(at_work.items()):
+                if not _beat(store, name, me, done.get(name, (0.0, 0))[0]):
+                    ray.cancel(task, force=True)
+                    del at_work[task]
             if not at_work:
                 time.sleep(0.5)  # another command is at the rest
             yield progress
@@ -94,14 +98,26 @@ def over_ray(jobs: list[Job], place: Place, workers: int, address: str | None = 
             ray.shutdown()
 
 
+def _beat(store: Store, name: str, me: str, done: float) -> bool:
+    """Whether the run is still this command's; if not, another one is at it, from its last checkpoint."""
+    try:
+        with suppress(sqlite3.OperationalError):  # locked for long: a lease is as long as many beats
+            store.beat(name, me, done)
+    except LostRunError:
+        return False
+    return True
+
+
 def _take(ray: Any, store: Store, me: str, place: Place, name: str, ready: Any) -> None:
     try:
         row, content = ray.get(ready)
     except ray.exceptions.RayError as error:  # what the run raised, or that its process died too often
-        store.fail(name, me, str(error).strip().splitlines()[-1])
+        with suppress(LostRunError):
+            store.fail(name, me, str(error).strip().splitlines()[-1])
     else:
         save_atomically(content, place.model(name))
-        store.finish(name, me, row)
+        with suppress(LostRunError):  # the other command's result will be the same
+            store.finish(name, me, row)
 
 
 def _slots(ray: Any, on_gpu: bool, workers: int) -> int:

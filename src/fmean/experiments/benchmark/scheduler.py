@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import sqlite3
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -21,7 +23,7 @@ from ...checkpoint import save_atomically
 from .runs import Job
 from .store import LostRunError, Progress, Store, owner
 
-__all__ = ["Place", "Result", "StoppedError", "WorkersDieError", "here", "locally", "perform"]
+__all__ = ["Place", "Result", "StoppedError", "WorkersDieError", "here", "locally", "perform", "stoppable"]
 
 BEAT = 5.0  # seconds
 DEATHS = 20  # of processes, for each worker, before there is no hope
@@ -120,7 +122,8 @@ def _heartbeat(store: Store, name: str, me: str) -> Iterator[Tick]:
     def beat() -> None:
         try:
             while not over.wait(BEAT):
-                store.beat(name, me, state["done"])
+                with suppress(sqlite3.OperationalError):  # locked for long: a lease is as long as many beats
+                    store.beat(name, me, state["done"])
         except LostRunError as error:
             state["lost"] = error
 
@@ -208,9 +211,25 @@ def locally(jobs: list[Job], place: Place, workers: int) -> Iterator[Progress]:
             process.join(10)
 
 
-def _worker(jobs: list[Job], place: Place, threads: int, parent: int) -> None:
-    import signal
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """SIGTERM, by which batch systems stop a command, counts as Ctrl-C: its workers save what they are at."""
 
+    def stop(*_: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not keep them from it
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _worker(jobs: list[Job], place: Place, threads: int, parent: int) -> None:
     # Ctrl-C reaches all processes of a terminal; the parent says what is to happen.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: _stopping.set())
