@@ -48,6 +48,8 @@ class TestRecord:
         record = done(benchmark)
         assert {"command", "versions", "machine", "rows"} <= set(record)
         assert record["command"] == "what was typed"
+        assert {"torch", "torchmetrics"} < set(record["versions"])
+        assert {"pytorch-lightning", "lightning_fabric"} & set(record["versions"])
         assert all(set(row) == COLUMNS for row in record["rows"])
         assert [(row["dataset"], row["aggregator"]) for row in record["rows"]] == [
             ("pattern", "genagg-sinh"), ("pattern", "mean"), ("mnist", "genagg-sinh"), ("mnist", "mean")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 
 from ...checkpoint import set_aside
-from ..record import cores, write_record
+from ..record import cores, versions, write_record
 from .aggregators import AGGREGATORS, available
 from .output import order
 from .protocols import DATASETS, PROTOCOLS
@@ -162,7 +163,8 @@ class Benchmark:
         if rows:
             command = "; ".join(dict.fromkeys(one for one in self.commands if one))
             protocols = {name: protocol.about for name, protocol in PROTOCOLS.items()}
-            write_record(self.options.out, command, sorted(rows.values(), key=order), protocols=protocols)
+            more = {"versions": versions() | _training_versions(), "protocols": protocols}
+            write_record(self.options.out, command, sorted(rows.values(), key=order), **more)
 
     def record(self) -> dict[str, Any] | None:
         """The record as it was last written; None, if nothing has been finished yet."""
@@ -198,3 +200,9 @@ class Benchmark:
         for name in self.names:
             for path in (self.place.checkpoint(name), self.place.model(name)):
                 path.unlink(missing_ok=True)
+
+
+def _training_versions() -> dict[str, str]:
+    """Of what training rests on beside torch."""
+    names = ("lightning_fabric", "pytorch-lightning", "torchmetrics")
+    return {each.metadata["Name"]: each.version for name in names for each in distributions(name=name)}
