@@ -1,5 +1,6 @@
 """One run: training, going on where it was, and the row it gives."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from fmean.experiments.benchmark.training import Trainer
 
 COLUMNS = {
     "dataset", "protocol", "aggregator", "seed", "share", "epochs", "train_accuracy", "test_accuracy", "curve",
-    "parameters", "seconds", "layers", "settings", "points", "train_curve", "epoch", "device",
+    "parameters", "seconds", "layers", "settings", "points", "train_curve", "epoch", "device", "skipped",
 }  # fmt: skip
 
 
@@ -96,8 +97,8 @@ def test_the_cosine_ends_near_0_and_the_papers_rate_stays():
         assert rates[1] == pytest.approx(10 * rates[0])
 
 
-def test_a_gradient_that_is_not_finite_moves_nothing():
-    trainer = Trainer(job(aggregator="mean"))
+def test_a_gradient_that_is_not_finite_moves_nothing(tmp_path):
+    trainer = Trainer(job(aggregator="mean"), tmp_path / "a.pt")
     trained(trainer, 1)
     before = [p.detach().clone() for p in trainer.parameters]
     trainer.data.train.x[:] = torch.inf
@@ -106,6 +107,22 @@ def test_a_gradient_that_is_not_finite_moves_nothing():
     finally:
         trainer.data.train.x[:] = 0.0
     assert all(torch.equal(p, old) for p, old in zip(trainer.parameters, before, strict=True))
+    trainer.save()
+    again = trained(Trainer(job(aggregator="mean"), tmp_path / "a.pt"))
+    assert again.row()["skipped"] == 1
+
+
+def test_the_time_to_make_a_batch_counts(monkeypatch):
+    trainer = Trainer(job(epochs=1))
+    whole = trainer.loader.epoch
+
+    def slowly(number):
+        for batch in whole(number):
+            time.sleep(0.5)
+            yield batch
+
+    monkeypatch.setattr(trainer.loader, "epoch", slowly)
+    assert trained(trainer).seconds >= 1.5
 
 
 def test_seeds_differ_and_the_same_seed_gives_the_same():

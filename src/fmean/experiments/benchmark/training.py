@@ -53,7 +53,7 @@ class Trainer:
     """Trains the network of a job, and can be stopped at any moment: the same job goes on at its last checkpoint.
 
     The start is fixed by the seed, the order of the graphs by the seed and the epoch. A step whose gradient is not
-    finite is left out. Nothing is read from a GPU before the end of an epoch.
+    finite is left out, and counted. Nothing is read from a GPU before the end of an epoch.
 
     Arguments:
         job: What to do.
@@ -113,6 +113,7 @@ class Trainer:
         self.parameters = list(self.network.parameters())
         self.right = new_accuracy(train.classes, self.balanced).to(self.fabric.device)
         self.right.persistent(True)
+        self.skipped = torch.zeros((), dtype=torch.long, device=self.fabric.device)
         self._seen: list[tuple[Tensor, Tensor]] = []
 
     @property
@@ -139,13 +140,13 @@ class Trainer:
         last = len(self.loader) - len(self.loader) % world  # all devices take as many steps
         while not self.done:
             self.model.train()
+            began = time.monotonic()  # before a batch is made, which takes its time as well
             for batch in islice(self.loader.epoch(self.epoch), self.batch + rank, last or None, world):
-                began = time.monotonic()
                 self._step(batch)
                 self.batch += world
                 self.seconds += time.monotonic() - began
                 yield
-            began = time.monotonic()
+                began = time.monotonic()
             self._end_epoch()
             self.seconds += time.monotonic() - began
             yield
@@ -156,10 +157,11 @@ class Trainer:
         logits = answer(self.model, batch)
         loss = F.cross_entropy(logits.float(), y, self._weights(y), ignore_index=IGNORED)
         self.fabric.backward(loss)
-        if self.job.settings.precision != "16-mixed":  # there the scaler does the same
-            gradients = [p.grad for p in self.parameters if p.grad is not None]
-            norm = nn.utils.get_total_norm(gradients)
-            self.optimiser.optimizer.found_inf = (~norm.isfinite()).float()
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        skip = ~nn.utils.get_total_norm(gradients).isfinite()
+        self.skipped += skip
+        if self.job.settings.precision != "16-mixed":  # there the scaler leaves the step out
+            self.optimiser.optimizer.found_inf = skip.float()
         self.optimiser.step()
         self.optimiser.zero_grad()
         self._seen.append((logits.detach().argmax(-1), y))
@@ -214,6 +216,7 @@ class Trainer:
                 "epoch": self.epoch,
                 "batch": self.batch,
                 "seconds": self.seconds,
+                "skipped": int(self.skipped),
                 "points": self.points,
                 "curves": self.curves,
                 "model": self.network.state_dict(),
@@ -248,6 +251,7 @@ class Trainer:
         self.right.to(self.fabric.device)  # it has taken over the checkpoint's own tensors, which lie on the CPU
         self.right._update_count = 1  # or torchmetrics warns that there is nothing to compute
         self.epoch, self.batch, self.seconds = state["epoch"], state["batch"], state["seconds"]
+        self.skipped.fill_(state["skipped"])
         self.points, self.curves, self.chosen = state["points"], state["curves"], state["chosen"]
         for seen, calls in zip(self._observers, state["calls"], strict=True):
             seen.calls = calls
@@ -279,6 +283,7 @@ class Trainer:
             "train_curve": [round(value, 5) for value in curves["train"]],
             "parameters": sum(p.numel() for p in self.parameters),
             "seconds": round(self.seconds, 1),
+            "skipped": int(self.skipped),
             "device": _device_name(self.fabric.device),
             "settings": self.job.identity,
             "layers": layers_of(self.network),
