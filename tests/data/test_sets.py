@@ -7,8 +7,9 @@ from torch_geometric.datasets import GNNBenchmarkDataset
 from torch_geometric.loader import DataLoader
 from typer.testing import CliRunner
 
-from fmean.data import DamagedError, Loader, MissingError, build, cluster, load, states
+from fmean.data import DamagedError, Loader, MissingError, build, cluster, load, remedy, states
 from fmean.data import published as published_module
+from fmean.data.planetoid import files
 from fmean.data.store import write
 
 from .samples import REAL, same, small
@@ -42,6 +43,21 @@ def test_superpixels_must_be_built(tmp_path, monkeypatch):
     (tmp_path / "cache" / "mnist" / "test.pt").write_bytes(b"half")
     with pytest.raises(DamagedError, match=r"cache/mnist/test.pt is damaged .*; make it with: fmean data build mnist"):
         load("mnist", "test")
+
+
+def test_what_to_do_before_a_set_can_be_loaded(tmp_path):
+    assert [remedy(name) for name in ("pattern", "cluster")] == [None, None]
+    assert remedy("mnist", root="there") == "fmean data build mnist --root there"
+    assert remedy("pattern", source="published") == "fmean data build pattern --source published"
+    assert remedy("cora", raw="nowhere") == "fmean data build cora"
+    for name in files("cora"):
+        path = tmp_path / name.forms[0][0]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert remedy("cora", raw=tmp_path) is None
+    write(small(), tmp_path / "data" / "mnist" / "train.pt")
+    assert remedy("mnist", ("train",)) is None
+    assert remedy("mnist", ("train", "val")) == "fmean data build mnist"
 
 
 def test_originals_that_are_not_there():

@@ -11,7 +11,7 @@ from .graphs import GraphSet, from_data
 from .loader import Batch, Loader
 from .places import DamagedError, MissingError
 from .sbm import cluster, pattern
-from .sets import NAMES, SPLITS, State, build, load, states
+from .sets import NAMES, SPLITS, State, build, load, remedy, states
 
 __all__ = [
     "NAMES",
@@ -27,5 +27,6 @@ __all__ = [
     "from_data",
     "load",
     "pattern",
+    "remedy",
     "states",
 ]

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["DamagedError", "MissingError", "Original", "cache", "originals", "read"]
+__all__ = ["DamagedError", "MissingError", "Original", "cache", "is_there", "originals", "read"]
 
 NEARBY = Path("..") / "shared" / "data"
 
@@ -39,6 +39,11 @@ def originals(raw: str | Path | None = None) -> Path:
 def cache(root: str | Path | None = None) -> Path:
     """The folder of what is made: `root`, or the environment's FMEAN_CACHE, or data."""
     return Path(root or os.environ.get("FMEAN_CACHE") or "data")
+
+
+def is_there(original: Original, raw: str | Path | None = None) -> bool:
+    """Whether a file is there in one of its forms; its content is not looked at."""
+    return any((originals(raw) / name).is_file() for name, _, _ in original.forms)
 
 
 def read(original: Original, raw: str | Path | None = None) -> bytes:

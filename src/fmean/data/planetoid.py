@@ -12,10 +12,17 @@ from . import checksums
 from .graphs import GraphSet, from_data
 from .places import Original, read
 
-__all__ = ["CITATIONS", "citations"]
+__all__ = ["CITATIONS", "citations", "files"]
 
 # Our name and PyG's.
 CITATIONS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
+
+
+def files(name: str) -> list[Original]:
+    """The original files of a graph."""
+    known = CITATIONS[name]
+    parts = checksums.PLANETOID[known].items()
+    return [Original(((f"planetoid/{known}/raw/ind.{name}.{part}", "sha256", sha256),)) for part, sha256 in parts]
 
 
 def citations(name: str, raw: str | Path | None = None) -> GraphSet:
@@ -30,10 +37,8 @@ def citations(name: str, raw: str | Path | None = None) -> GraphSet:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / known / "raw"
         folder.mkdir(parents=True)
-        for part, sha256 in checksums.PLANETOID[known].items():
-            file = f"ind.{name}.{part}"
-            original = Original(((f"planetoid/{known}/raw/{file}", "sha256", sha256),))
-            (folder / file).write_bytes(read(original, raw))
+        for original in files(name):
+            (folder / Path(original.forms[0][0]).name).write_bytes(read(original, raw))
         with contextlib.redirect_stderr(io.StringIO()):  # PyG says that it is processing
             return of_planetoid(Planetoid(scratch, known), name)
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from .graphs import GraphSet
 from .images import IMAGES
 from .parts import build_superpixels
-from .places import DamagedError, MissingError, cache
-from .planetoid import CITATIONS, citations
+from .places import DamagedError, MissingError, cache, is_there
+from .planetoid import CITATIONS, citations, files
 from .published import published
 from .sbm import cluster, pattern
 from .store import read, write
 
-__all__ = ["NAMES", "SPLITS", "State", "build", "load", "states"]
+__all__ = ["NAMES", "SPLITS", "State", "build", "load", "remedy", "states"]
 
 SPLITS = ("train", "val", "test")
 RANDOM: dict[str, Callable[[str], GraphSet]] = {"pattern": pattern, "cluster": cluster}
@@ -50,11 +50,32 @@ def load(
         raise ValueError(f"split is one of {', '.join(SPLITS)}, not {split!r}")
     path = _path(name, split, root, source)
     if (name in IMAGES and source == "made") or path.exists():
-        return read(path, _remedy(name, root, source))
+        return read(path, f"make it with: {_command(name, root, source)}")
     graphs = _make(name, split, cache(root), raw, source)
     if source == "published":
         write(graphs, path, "published")
     return graphs
+
+
+def remedy(
+    name: str,
+    splits: Iterable[str] = SPLITS,
+    root: str | Path | None = None,
+    raw: str | Path | None = None,
+    source: str = "made",
+) -> str | None:
+    """The command after which `load` will find these splits; None, if it finds all that it needs already.
+
+    Only whether files are there is looked at, and not into them.
+
+    >>> remedy("cifar10", root="nowhere")
+    'fmean data build cifar10 --root nowhere'
+    """
+    _check(name, source)
+    there = all(_path(name, split, root, source).exists() for split in splits)
+    if not there and source == "made":
+        there = name in RANDOM or (name in CITATIONS and all(is_there(one, raw) for one in files(name)))
+    return None if there else _command(name, root, source)
 
 
 def build(
@@ -128,9 +149,9 @@ def _path(name: str, split: str, root: str | Path | None, source: str) -> Path:
     return folder / ("all.pt" if name in CITATIONS else f"{split}.pt")
 
 
-def _remedy(name: str, root: str | Path | None, source: str) -> str:
+def _command(name: str, root: str | Path | None, source: str) -> str:
     options = (f" --root {root}" if root else "") + (f" --source {source}" if source != "made" else "")
-    return f"make it with: fmean data build {name}{options}"
+    return f"fmean data build {name}{options}"
 
 
 def _make(name: str, split: str, folder: Path, raw: str | Path | None, source: str) -> GraphSet:

@@ -88,6 +88,17 @@ class TestRecord:
         assert "GenAgg" not in shown
         assert len(record["rows"]) == 3
 
+    def test_data_sets_that_are_missing_are_named_at_once(self, tmp_path, monkeypatch):
+        both = {"datasets": ("pattern", "cifar10", "mnist"), "aggregators": ("mean",), "seeds": 1}
+        record = done(Benchmark(options(tmp_path, **both)))
+        monkeypatch.setenv("FMEAN_CACHE", str(tmp_path / "elsewhere"))
+        said = "cifar10, mnist must be made .*: fmean data build cifar10 && fmean data build mnist$"
+        with pytest.raises(ValueError, match=said):
+            Benchmark(options(tmp_path, **both, fresh=True))
+        assert Benchmark(options(tmp_path, **both)).record() == record  # nothing is lost, and nothing is left to do
+        with pytest.raises(ValueError, match=said):
+            Benchmark(options(tmp_path, **both | {"seeds": 2}))
+
     def test_a_damaged_record_is_set_aside(self, tmp_path):
         done(Benchmark(options(tmp_path, seeds=1)))
         (tmp_path / "out.json").write_text('{"rows": [{}]}')

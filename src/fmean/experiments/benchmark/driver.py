@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from ...checkpoint import set_aside
+from ...data import remedy
 from ..record import cores, versions, write_record
 from .aggregators import AGGREGATORS, available
 from .output import order
-from .protocols import DATASETS, PROTOCOLS
+from .protocols import DATASETS, PROTOCOLS, needed
 from .runs import Job, Run, Settings, appendix, grid
 from .scheduler import Place, locally
 from .store import Progress, Store
@@ -120,10 +121,12 @@ class Benchmark:
         folder = options.folder.resolve()
         self.place = Place(folder, options.device, options.compile, options.devices, options.save_every)
         if options.fresh:
+            self._check_data(self.names)  # before anything is lost
             self._forget()
         self.recorded = self._recorded()
         self.store = Store(self.place.store)
         self.store.plan(self.jobs, self.recorded.values())
+        self._check_data(self.store.unfinished(self.names))
         self.written = -1
 
     @property
@@ -192,6 +195,18 @@ class Benchmark:
             return {}
         again = self.names if self.options.fresh else ()
         return {name: row for name, row in rows.items() if name not in again}
+
+    def _check_data(self, names: list[str]) -> None:
+        """Says at once which data sets these runs lack, and not when their turn comes. A cluster has its own."""
+        if self.options.ray_address is not None:
+            return
+        wanted = dict.fromkeys((job.run.dataset, job.run.protocol) for job in self.jobs if job.run.name in set(names))
+        source = self.options.settings.source
+        found = [remedy(dataset, needed(protocol), source=source) for dataset, protocol in wanted]
+        commands = list(dict.fromkeys(command for command in found if command))
+        if commands:
+            lacking = ", ".join(dict.fromkeys(command.split()[3] for command in commands))
+            raise ValueError(f"{lacking} must be made before anything can be trained: {' && '.join(commands)}")
 
     def _forget(self) -> None:
         """The runs that were asked for, and nothing else, begin anew."""

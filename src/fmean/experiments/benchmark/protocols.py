@@ -9,7 +9,7 @@ import torch
 
 from ...data import GraphSet, load
 
-__all__ = ["CITATION", "DATASETS", "IGNORED", "PROTOCOLS", "SBM", "Protocol", "Splits", "splits"]
+__all__ = ["CITATION", "DATASETS", "IGNORED", "PROTOCOLS", "SBM", "Protocol", "Splits", "needed", "splits"]
 
 SBM = ("pattern", "cluster")
 SUPERPIXELS = ("mnist", "cifar10")
@@ -60,6 +60,11 @@ class Splits(NamedTuple):
     train: GraphSet
     test: GraphSet
     val: GraphSet | None = None
+
+
+def needed(protocol: str) -> tuple[str, ...]:
+    """The splits of a data set that `splits` loads."""
+    return ("train", "test", "val") if PROTOCOLS[protocol].chosen else ("train",)
 
 
 def splits(dataset: str, protocol: str, share: float = 1.0, source: str = "made") -> Splits:

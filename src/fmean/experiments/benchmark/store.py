@@ -258,6 +258,12 @@ class Store:
             len(names), states.count("finished"), states.count("failed"), sum(one["epochs"] for one in ours), done
         )
 
+    def unfinished(self, names: Iterable[str]) -> list[str]:
+        """Those of these runs that are still to be done."""
+        with self._open() as db:
+            found = {one["name"] for one in db.execute("SELECT name FROM runs WHERE state = 'finished'")}
+        return [name for name in names if name not in found]
+
     def failures(self, names: Iterable[str]) -> dict[str, str]:
         with self._open() as db:
             found = {one["name"]: one["error"] for one in db.execute("SELECT * FROM runs WHERE state = 'failed'")}
