@@ -28,7 +28,8 @@ def check(ours, theirs):
 @pytest.mark.parametrize("task", ["graph", "node"])
 @pytest.mark.parametrize("pos", [True, False])
 def test_same_as_pyg(task, pos, at_once, device, monkeypatch):
-    monkeypatch.setattr(module, "AT_ONCE", at_once)
+    for name in ("AT_ONCE", "AT_ONCE_ON_GPU"):
+        monkeypatch.setattr(module, name, at_once)
     graphs = small(23, task, pos)
     for size in (1, 4, 23, 40):
         check(Loader(graphs.to(device), size), DataLoader(listed(graphs), size))

@@ -15,7 +15,8 @@ from .graphs import GraphSet, spread, starts
 
 __all__ = ["Batch", "Loader"]
 
-AT_ONCE = 2**18  # edges
+AT_ONCE = 2**18  # edges: what fits into a CPU's caches
+AT_ONCE_ON_GPU = 2**22  # few calls, each of them large
 
 
 class Batch(NamedTuple):
@@ -72,7 +73,8 @@ class Loader:
         self._host_nodes, self._host_edges = self._nodes.cpu(), self._edges.cpu()
         self._pairs = graphs.edge_index.t().contiguous()  # a copy only if they do not lie so: see `GraphSet`
         edges = batch_size * graphs.edge_index.shape[1] // max(1, len(graphs))  # of a batch, on average
-        self._at_once = batch_size * max(1, AT_ONCE // max(1, edges))
+        at_once = AT_ONCE_ON_GPU if graphs.device.type == "cuda" else AT_ONCE
+        self._at_once = batch_size * max(1, at_once // max(1, edges))
 
     def __len__(self) -> int:
         return -(-self.used // self.batch_size)

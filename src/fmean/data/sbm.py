@@ -32,7 +32,7 @@ def pattern(split: str = "train", seed: int = 0, graphs: int | None = None) -> G
     Arguments:
         split: `"train"` (10,000 graphs), `"val"` (2,000) or `"test"` (2,000).
         seed: Of patterns and graphs.
-        graphs: Only so many of the first graphs.
+        graphs: Only so many. They are drawn for themselves, and need not be the first ones of the whole split.
 
     >>> pattern("val", graphs=40)
     GraphSet('pattern', graphs=40, nodes=..., edges=..., features=3, classes=2, task='node')
@@ -73,7 +73,7 @@ def cluster(split: str = "train", seed: int = 0, graphs: int | None = None) -> G
     Arguments:
         split: `"train"` (10,000 graphs), `"val"` (1,000) or `"test"` (1,000).
         seed: Of the graphs.
-        graphs: Only so many of the first graphs.
+        graphs: Only so many. They are drawn for themselves, and need not be the first ones of the whole split.
 
     >>> cluster("val", graphs=40)
     GraphSet('cluster', graphs=40, nodes=..., edges=..., features=7, classes=6, task='node')
