@@ -22,7 +22,7 @@ from fmean.experiments.benchmark.figures import figures
 from fmean.experiments.benchmark.output import markdown
 from fmean.experiments.benchmark.plots import draw_training
 from fmean.experiments.benchmark.runs import Settings
-from fmean.experiments.benchmark.scheduler import _heartbeat, here
+from fmean.experiments.benchmark.scheduler import _heartbeat, here, locally
 from fmean.experiments.paper import BENCHMARK, OVERFITTING
 
 from .test_training import COLUMNS, Trainer, trained, values
@@ -159,6 +159,13 @@ class TestOptions:
             from_words(share=[0.0]).runs  # noqa: B018
         assert from_words(save_every=0.0).save_every == 0
 
+    def test_workers(self, monkeypatch):
+        monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+        monkeypatch.setattr("fmean.experiments.benchmark.driver.cores", lambda: 16)
+        assert [from_words(device=device).workers for device in ("cpu", "cuda", "cuda:0")] == [16, 12, 12]
+        monkeypatch.setattr("fmean.experiments.benchmark.driver.cores", lambda: 2)
+        assert from_words().workers == 2
+
     def test_an_address_means_ray(self, monkeypatch):
         monkeypatch.setattr("fmean.experiments.benchmark.driver.find_spec", lambda name: name)
         assert from_words(ray_address="there:6379").ray
@@ -253,6 +260,31 @@ def test_ctrl_c_says_how_to_go_on_and_loses_nothing(tmp_path, stop):
     assert process.returncode == 130
     assert "Stopped; the same command goes on from here." in output
     assert set(attempts(tmp_path).values()) == {0}  # given back
+
+
+def test_threads_are_shared_out_among_the_processes_that_there_are(tmp_path, monkeypatch):
+    given = []
+
+    class Process:
+        exitcode = 0
+
+        def __init__(self, target, args):
+            given.append(args[2])
+
+        def start(self):
+            here(benchmark.jobs, benchmark.place)
+
+        def join(self, seconds):
+            pass
+
+        terminate = is_alive = lambda self: False
+
+    context = type("Context", (), {"Process": Process})
+    monkeypatch.setattr("multiprocessing.get_context", lambda kind: context)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 8)
+    benchmark = Benchmark(options(tmp_path, aggregators=("mean",)))  # two runs
+    list(locally(benchmark.jobs, benchmark.place, 8))
+    assert given == [4, 4]
 
 
 def test_a_heart_beats_on_when_the_store_is_locked(tmp_path, monkeypatch):

@@ -27,6 +27,9 @@ __all__ = ["QUICK", "Benchmark", "Options", "from_words"]
 
 PAPER = DATASETS[:4]
 
+ON_GPU = 12
+"""Runs that share a GPU: each leaves it idle while Python prepares the next step, for which it needs a core."""
+
 # A few minutes on a laptop's CPU.
 QUICK: dict[str, Any] = {
     "dataset": ["pattern", "cluster"],
@@ -100,7 +103,7 @@ def from_words(quick: bool = False, **words: Any) -> Options:
     own = {one.name for one in fields(Settings)}
     chosen["settings"] = Settings(**{name: given.pop(name) for name in own if name in given})
     given.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
-    given.setdefault("workers", 4 if given["device"].startswith("cuda") else cores())
+    given.setdefault("workers", min(ON_GPU, cores()) if given["device"].startswith("cuda") else cores())
     return Options(**chosen, **given)
 
 

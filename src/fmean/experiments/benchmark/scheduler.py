@@ -180,16 +180,16 @@ def locally(jobs: list[Job], place: Place, workers: int) -> Iterator[Progress]:
     """Does all runs in so many processes; now and then, how far they are. One that dies is replaced."""
     store = Store(place.store)
     names = [job.run.name for job in jobs]
+    left = store.progress(names)
+    workers = min(workers, left.runs - left.finished - left.failed)
+    threads = max(1, torch.get_num_threads() // max(1, workers))
     context = multiprocessing.get_context("spawn")
-    threads = max(1, torch.get_num_threads() // workers)
 
     def start() -> Any:
         process = context.Process(target=_worker, args=(jobs, place, threads, os.getpid()))
         process.start()
         return process
 
-    left = store.progress(names)
-    workers = min(workers, left.runs - left.finished - left.failed)
     processes, deaths = [start() for _ in range(workers)], 0
     try:
         while not (progress := store.progress(names)).over:

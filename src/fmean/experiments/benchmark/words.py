@@ -33,7 +33,7 @@ OPTIONS: dict[str, tuple[Any, str]] = {
     "device": (str, "cpu, cuda or cuda:NUMBER. (default: cuda, if there is one)"),
     "devices": (int, "Spread each run over so many. (default: 1)"),
     "compile": (bool, "Take the network through torch.compile."),
-    "workers": (int, "Runs at a time; on a GPU they share it. (default: one for each core, 4 on a GPU)"),
+    "workers": (int, "Runs at a time; on a GPU they share it. (default: one for each core, at most 12 on a GPU)"),
     "save_every": (float, "Seconds between two checkpoints of a run. (default: 30)"),
     "ray": (bool, "Spread the runs over a Ray cluster."),
     "ray_address": (str, "Of the cluster; implies --ray, which without it makes one of this machine."),
