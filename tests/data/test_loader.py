@@ -4,6 +4,7 @@ from torch_geometric.loader import DataLoader
 
 from fmean.data import Loader, cluster
 from fmean.data import loader as module
+from fmean.kernels.csr import csr_of_edges
 
 from .samples import small
 
@@ -96,6 +97,64 @@ def test_a_batch_can_be_changed_without_changing_the_set():
         batch.edge_index.zero_()
     assert torch.equal(graphs.x, before[0])
     assert torch.equal(graphs.edge_index, before[1])
+
+
+class TestWhatKernelsNeedNotLookFor:
+    """As on a GPU, which would be waited for."""
+
+    @pytest.fixture(autouse=True)
+    def _as_on_a_gpu(self, monkeypatch):
+        monkeypatch.setattr(module, "WAITED_FOR", ("cpu",))
+
+    @pytest.mark.parametrize("dtype", [torch.int16, torch.int64])
+    def test_the_same_rows_without_a_look(self, dtype, monkeypatch):
+        graphs = small(23)
+        graphs.edge_index = graphs.edge_index.to(dtype)
+
+        def look(*_):
+            raise AssertionError("a look at the values")
+
+        for batch in Loader(graphs, 4, shuffle=True):
+            wanted = self.tensors(batch.edge_index.clone(), len(batch.x))
+            with monkeypatch.context() as patch:
+                for name in ("aminmax", "tolist", "item", "__int__", "__bool__"):
+                    patch.setattr(torch.Tensor, name, look)
+                found = self.tensors(batch.edge_index, len(batch.x))
+            assert len(found) == len(wanted) == 22
+            for a, b in zip(found, wanted, strict=True):
+                assert torch.equal(a, b) if b is not None else a is None
+
+    def tensors(self, edge_index, n):
+        """All that kernels are told of the rows, those of the targets and those of the sources."""
+        ends = edge_index.unbind()
+        both = [csr_of_edges(a, b, n, n) for a, b in (ends, ends[::-1])]
+        return [t for r in both for t in (r.ptr, r.col, r.edge, *r.sample(2), *(t for part in r.lists for t in part))]
+
+    def test_a_batch_that_was_changed_is_looked_at(self):
+        batch = next(iter(Loader(small(8), 4)))
+        batch.edge_index[1, 0] = len(batch.x)
+        with pytest.raises(ValueError, match="index must lie in"):
+            csr_of_edges(*batch.edge_index, len(batch.x), len(batch.x))
+
+    def test_too_few_nodes_are_noticed(self):
+        batch = next(iter(Loader(small(8), 4)))
+        with pytest.raises(ValueError, match="must lie in"):
+            csr_of_edges(*batch.edge_index, 2, 2)
+
+    @pytest.mark.parametrize("at_once", [1, 2**22])
+    def test_what_is_not_in_order_is_not_vouched_for(self, at_once, monkeypatch):
+        monkeypatch.setattr(module, "AT_ONCE_ON_GPU", at_once)
+        assert module._orderly(small(8))
+        for change in ("outside", "negative", "order"):
+            graphs = small(8)
+            edges = graphs.edge_index = graphs.edge_index.clone()
+            if change == "order":
+                edges[1, :] = edges[1].flip(0)
+            else:
+                edges[0, -1] = 30_000 if change == "outside" else -1
+            assert not module._orderly(graphs)
+        monkeypatch.setattr(module, "LONG", 1)
+        assert not module._orderly(small(8))
 
 
 def test_bad_batch_size():

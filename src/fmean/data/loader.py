@@ -11,12 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..kernels.csr import LONG, assure
 from .graphs import GraphSet, spread, starts
 
 __all__ = ["Batch", "Loader"]
 
 AT_ONCE = 2**18  # edges: what fits into a CPU's caches
 AT_ONCE_ON_GPU = 2**22  # few calls, each of them large
+WAITED_FOR = ("cuda",)  # where a kernel's own look at the edges of every batch costs more than one look at all of them
 
 
 class Batch(NamedTuple):
@@ -45,8 +47,9 @@ class Loader:
     """Batches of a `GraphSet`, as PyG's `DataLoader` makes them of a list of `Data`, made on the graphs' own device.
 
     The graphs of several batches are gathered by one piece of index arithmetic, and each batch is a view of the result;
-    all sizes are known on the host, so a GPU is never waited for. The order depends on seed and epoch alone, so that
-    training that is stopped can go on with `epoch(number)`.
+    all sizes are known on the host, so a GPU is not waited for after the first look at the set, which also tells the
+    kernels of `fmean` what they would else have to look for in each batch. The order depends on seed and epoch alone,
+    so that training that is stopped can go on with `epoch(number)`.
 
     Arguments:
         graphs: The data set.
@@ -74,6 +77,7 @@ class Loader:
         self._pairs = graphs.edge_index.t().contiguous()  # a copy only if they do not lie so: see `GraphSet`
         edges = batch_size * graphs.edge_index.shape[1] // max(1, len(graphs))  # of a batch, on average
         at_once = AT_ONCE_ON_GPU if graphs.device.type == "cuda" else AT_ONCE
+        self._orderly = graphs.device.type in WAITED_FOR and _orderly(graphs)
         self._at_once = batch_size * max(1, at_once // max(1, edges))
 
     def __len__(self) -> int:
@@ -126,6 +130,8 @@ class Loader:
         counts = [end - first for first, end in pairwise([0, *ends])]
         n = [node_ends[end] - node_ends[first] for first, end in pairwise([0, *ends])]
         e = [edge_ends[end] - edge_ends[first] for first, end in pairwise([0, *ends])]
+        if self._orderly:
+            assure(edge_index, zip([edge_ends[first] for first in (0, *ends)], e, n, strict=False))
         rows = torch.arange(len(ends), device=graphs.device)[:, None] * size
         places = (rows + torch.arange(size + 1, device=graphs.device)).clamp_(max=len(graphs))
         ptrs = list(ptr[places] - ptr[rows])
@@ -140,6 +146,26 @@ class Loader:
             repeat(None) if pos is None else pos.split_with_sizes(n),
             counts,
         )
+
+
+def _orderly(graphs: GraphSet) -> bool:
+    """Whether all edges lie within their graphs, in order of target, and no node has more than LONG in or out."""
+    node_ptr, edge_ptr = graphs.node_ptr.tolist(), graphs.edge_ptr.tolist()
+    some = max(1, AT_ONCE_ON_GPU * len(graphs) // max(1, edge_ptr[-1]))  # graphs at a time: memory is shared by runs
+    good = []
+    for first in range(0, len(graphs), some):
+        end = min(first + some, len(graphs))
+        edges, nodes = edge_ptr[end] - edge_ptr[first], node_ptr[end] - node_ptr[first]
+        if edges:
+            begin = graphs.edge_ptr[first:end] - edge_ptr[first]
+            before = spread(graphs.node_ptr[first:end] - node_ptr[first], begin, edges)
+            room = spread(graphs.node_ptr[first : end + 1].diff(), begin, edges)
+            ends = graphs.edge_index[:, edge_ptr[first] : edge_ptr[end]].long()
+            good.append(((ends >= 0) & (ends < room)).all())
+            ends = (ends + before).clamp_(0, nodes - 1)  # or a GPU would stop at one that is outside
+            good.append((ends[1].diff() >= 0).all())
+            good += [before.new_zeros(nodes).scatter_add_(0, row, torch.ones_like(row)).max() <= LONG for row in ends]
+    return not good or bool(torch.stack(good).all())
 
 
 def _shifted_at_once(pair: Tensor, shift: Tensor) -> Tensor:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-__all__ = ["CSR", "as_int64", "csr_of_edges", "csr_of_index", "csr_of_ptr", "extremes"]
+__all__ = ["CSR", "LONG", "as_int64", "assure", "csr_of_edges", "csr_of_index", "csr_of_ptr", "extremes"]
 
 LONG = 512  # A row with more elements is given more threads of a GPU.
 PIECES = 16  # The rows are divided into so many pieces of about equal work, for the threads of a CPU.
@@ -33,6 +33,8 @@ class CSR:
     ptr: Tensor
     col: Tensor | None = None
     edge: Tensor | None = None
+    short: bool = field(default=False, repr=False)
+    """Whether it is known, without a look, that no row has more than LONG elements."""
 
     @property
     def size(self) -> int:
@@ -50,7 +52,7 @@ class CSR:
         """The place in x, and the row, of every step-th of the elements as they were given."""
         known = self.__dict__.setdefault("samples", {})
         if step not in known:
-            elements = int(self.ptr[-1])
+            elements = int(self.ptr[-1]) if self.col is None else self.col.numel()
             positions = torch.arange(elements, device=self.ptr.device)
             rows = torch.searchsorted(self.ptr, positions, right=True) - 1
             places = positions if self.col is None else self.col
@@ -63,8 +65,49 @@ class CSR:
     def lists(self) -> list[Listed]:
         """The rows, those of equal length together, for a GPU: those up to LONG elements, then the longer ones."""
         counts, rows = self.ptr.diff().sort(stable=True)
-        short = int((counts <= LONG).sum())
+        short = rows.numel() if self.short else int((counts <= LONG).sum())
         return [Listed(part, self.ptr[part], self.ptr[part + 1]) for part in (rows[:short], rows[short:])]
+
+
+class Assured(NamedTuple):
+    """What is known of the edges in some columns of an edge_index, by place and number of a row of them."""
+
+    owner: weakref.ref[Tensor]
+    version: int
+    step: int
+    facts: dict[tuple[int, int], tuple[int, bool]]
+    """The number of nodes, and whether the row rises."""
+
+
+_assured: dict[int, Assured] = {}
+
+
+def assure(edge_index: Tensor, pieces: Iterable[tuple[int, int, int]]) -> None:
+    """Vouches for edges, so that their rows are found without a look at them, for which a GPU would be waited for.
+
+    Arguments:
+        edge_index: Sources and targets of the edges of several batches.
+        pieces: Of each batch its first column, how many it has, and its number of nodes. All ends must lie in
+            0 … nodes − 1, targets rise, and no node have more than LONG edges in or out.
+    """
+    if edge_index.is_inference():  # see `_remembered`
+        return
+    (down, step), begin, facts = edge_index.stride(), edge_index.storage_offset(), {}
+    for first, count, nodes in pieces:
+        facts[begin + first * step, count] = nodes, False
+        facts[begin + first * step + down, count] = nodes, True
+    owner = weakref.ref(edge_index, partial(_forget, id(edge_index), _assured))
+    _assured[id(edge_index)] = Assured(owner, edge_index._version, step, facts)
+
+
+def _fact(index: Tensor, size: int) -> bool | None:
+    """Whether an index that is known to lie in 0 … size − 1 is known to rise; None, if nothing is known."""
+    base = index._base
+    known = None if base is None else _assured.get(id(base))
+    if known is None or known.owner() is not base or known.version != base._version or index.stride() != (known.step,):
+        return None
+    nodes, rises = known.facts.get((index.storage_offset(), index.numel()), (size + 1, False))
+    return rises if nodes <= size else None
 
 
 # All layers of a network, and forward and backward, share one edge_index: what was found for it is kept with it.
@@ -96,7 +139,7 @@ def csr_of_edges(source: Tensor, index: Tensor, nodes: int, size: int) -> CSR:
         _check_range(source, nodes, "source")
         rows = csr_of_index(index, size)
         # A copy: what is remembered must not keep alive the tensor with whose end it is forgotten.
-        found = CSR(rows.ptr, source.clone() if rows.edge is None else source[rows.edge], rows.edge)
+        found = CSR(rows.ptr, source.clone() if rows.edge is None else source[rows.edge], rows.edge, rows.short)
         found.__dict__.update(lists=rows.lists) if source.is_cuda else None  # it has the same rows
         return found
 
@@ -145,18 +188,23 @@ def _forget(owner: int, found: dict[int, Any], _: Any) -> None:
 def _sort(index: Tensor, size: int) -> CSR:
     if index.numel() == 0:
         return CSR(torch.zeros(size + 1, dtype=torch.long, device=index.device))
+    fact = _fact(index, size)
     index = index.contiguous().long()
-    low, high, rises = torch.stack([*index.aminmax(), (index.diff() >= 0).all().long()]).tolist()
-    if low < 0 or high >= size:
-        raise ValueError(f"index must lie in 0 … {size - 1} (dim_size={size}), got values from {low} to {high}")
+    if fact is None:
+        low, high, rises = torch.stack([*index.aminmax(), (index.diff() >= 0).all().long()]).tolist()
+        if low < 0 or high >= size:
+            raise ValueError(f"index must lie in 0 … {size - 1} (dim_size={size}), got values from {low} to {high}")
+    else:
+        rises = fact
     order = None
     if not rises:
         index, order = index.sort(stable=True)
-    return CSR(torch.searchsorted(index, torch.arange(size + 1, device=index.device)), order, order)
+    ptr = torch.searchsorted(index, torch.arange(size + 1, device=index.device))
+    return CSR(ptr, order, order, short=fact is not None)
 
 
 def _check_range(index: Tensor, size: int, name: str) -> None:
-    if index.numel():
+    if index.numel() and _fact(index, size) is None:
         low, high = torch.stack(index.aminmax()).tolist()
         if low < 0 or high >= size:
             raise ValueError(f"{name} must lie in 0 … {size - 1}, got values from {low} to {high}")

@@ -53,7 +53,8 @@ class Trainer:
     """Trains the network of a job, and can be stopped at any moment: the same job goes on at its last checkpoint.
 
     The start is fixed by the seed, the order of the graphs by the seed and the epoch. A step whose gradient is not
-    finite is left out, and counted. Nothing is read from a GPU before the end of an epoch.
+    finite is left out, and counted. What the steps come to is read from a GPU at the end of an epoch and for a
+    checkpoint alone, and `Loader` spares GenAgg's kernels the look at the edges of each batch.
 
     Arguments:
         job: What to do.
