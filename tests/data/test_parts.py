@@ -2,13 +2,15 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from fmean.data import DamagedError, MissingError
+from fmean.data import DamagedError, GraphSet, MissingError, store
 from fmean.data import parts as module
+from fmean.data.graphs import starts
 from fmean.data.parts import build_superpixels
 from fmean.data.store import read, write
 from fmean.data.superpixels import graphs_of
@@ -35,6 +37,56 @@ def test_a_set_comes_back_as_it_was(task, tmp_path):
     assert all(torch.equal(mask, graphs.masks[name]) for name, mask in (back.masks or {}).items())
 
 
+def test_sources_in_any_order_come_back(tmp_path):
+    """As in the published sets: edges are in order of target alone. One graph has more nodes than int16 numbers."""
+    generator = torch.Generator().manual_seed(0)
+    nodes = torch.tensor([40_000, 1, 3])
+    target = torch.randint(0, 40_000, (5000,), generator=generator).sort().values
+    source = torch.randint(0, 40_000, (5000,), generator=generator)
+    ends = torch.tensor([[0, 2, 1, 2], [0, 0, 0, 2]])
+    graphs = GraphSet(
+        x=torch.zeros(40_004, 0),
+        edge_index=torch.cat([torch.stack([source, target]), ends], 1),
+        y=torch.zeros(3, dtype=torch.long),
+        node_ptr=starts(nodes),
+        edge_ptr=starts(torch.tensor([5000, 0, 4])),
+    )
+    write(graphs, tmp_path / "set.pt")
+    same(read(tmp_path / "set.pt", ""), graphs)
+
+
+def test_a_set_without_edges(tmp_path):
+    graphs = small(3).select(torch.tensor([], dtype=torch.long))
+    whole = replace(graphs, node_ptr=torch.tensor([0, 0]), edge_ptr=torch.tensor([0, 0]), y=torch.tensor([1]))
+    write(whole, tmp_path / "set.pt")
+    same(read(tmp_path / "set.pt", ""), whole)
+
+
+def test_a_file_of_the_first_format_is_read(tmp_path):
+    graphs = small(30)
+    write(graphs, tmp_path / "set.pt", "then")
+    content = torch.load(tmp_path / "set.pt", weights_only=True)
+    kept = {name: store._from_packed(**one) for name, one in content["tensors"].items()}
+    del kept["step"]
+    kept["source"] = graphs.edge_index[0].contiguous()
+    about = content["about"]
+    torch.save(
+        {"format": "fmean graphs 1", "sha256": store._digest(kept, about), "about": about, "tensors": kept},
+        tmp_path / "old.pt",
+    )
+    same(read(tmp_path / "old.pt", "", made="then"), graphs)
+
+
+def test_the_edges_of_superpixels_take_little_room(raw, tmp_path):
+    """Less than half a byte each."""
+    of = images(raw)
+    pixels, labels = of.splits(raw, ["train"])["train"]
+    graphs = graphs_of(pixels, labels, of)
+    write(graphs, tmp_path / "set.pt")
+    kept = torch.load(tmp_path / "set.pt", weights_only=True)["tensors"]["step"]
+    assert kept["content"].numel() < graphs.edge_index.shape[1] / 2
+
+
 def test_only_sorted_edges_are_kept(tmp_path):
     graphs = small()
     graphs.edge_index = graphs.edge_index.flip(1)
@@ -57,7 +109,7 @@ def test_a_missing_or_damaged_file_is_named(tmp_path):
         with pytest.raises(DamagedError, match=r"set.pt is damaged .*; do something"):
             read(path, "do something")
     torch.save({"format": "another"}, path)
-    with pytest.raises(DamagedError, match="it has the mark 'another', not 'fmean graphs 1'"):
+    with pytest.raises(DamagedError, match="it has the mark 'another', not 'fmean graphs 2'"):
         read(path, "")
 
 
