@@ -121,14 +121,14 @@ def _packed(tensor: Tensor) -> dict[str, Any]:
     flat = tensor.reshape(-1).view(torch.uint8)
     if tensor.itemsize > 1:
         flat = flat.reshape(-1, _width(tensor.dtype, tensor.shape)).t().contiguous()
-    content = torch.frombuffer(bytearray(zlib.compress(flat.numpy(), 9)), dtype=torch.uint8)
+    content = torch.frombuffer(bytearray(zlib.compress(flat.numpy().data, 9)), dtype=torch.uint8)
     return {"dtype": tensor.dtype, "shape": list(tensor.shape), "content": content}
 
 
 def _from_packed(dtype: torch.dtype, shape: list[int], content: Tensor) -> Tensor:
     if 0 in shape:
         return torch.empty(shape, dtype=dtype)
-    flat = torch.frombuffer(bytearray(zlib.decompress(content.numpy())), dtype=torch.uint8)
+    flat = torch.frombuffer(bytearray(zlib.decompress(content.numpy().data)), dtype=torch.uint8)
     if dtype.itemsize > 1:
         flat = flat.reshape(_width(dtype, shape), -1).t().reshape(-1)
     return flat.view(dtype).reshape(shape)

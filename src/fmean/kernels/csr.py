@@ -92,7 +92,7 @@ def assure(edge_index: Tensor, pieces: Iterable[tuple[int, int, int]]) -> None:
     """
     if edge_index.is_inference():  # see `_remembered`
         return
-    (down, step), begin, facts = edge_index.stride(), edge_index.storage_offset(), {}
+    (down, step), begin, facts = edge_index.stride(), int(edge_index.storage_offset()), {}
     for first, count, nodes in pieces:
         facts[begin + first * step, count] = nodes, False
         facts[begin + first * step + down, count] = nodes, True
@@ -103,10 +103,16 @@ def assure(edge_index: Tensor, pieces: Iterable[tuple[int, int, int]]) -> None:
 def _fact(index: Tensor, size: int) -> bool | None:
     """Whether an index that is known to lie in 0 … size − 1 is known to rise; None, if nothing is known."""
     base = index._base
-    known = None if base is None else _assured.get(id(base))
-    if known is None or known.owner() is not base or known.version != base._version or index.stride() != (known.step,):
+    known = _assured.get(id(base))
+    if (
+        base is None
+        or known is None
+        or known.owner() is not base
+        or known.version != base._version
+        or index.stride() != (known.step,)
+    ):
         return None
-    nodes, rises = known.facts.get((index.storage_offset(), index.numel()), (size + 1, False))
+    nodes, rises = known.facts.get((int(index.storage_offset()), index.numel()), (size + 1, False))
     return rises if nodes <= size else None
 
 
