@@ -18,7 +18,7 @@ from . import functions
 from .functions import ScalarFunction
 from .genagg import GenAgg
 
-__all__ = ["load", "load_or_set_aside", "save", "save_atomically", "set_aside"]
+__all__ = ["load", "load_or_set_aside", "read", "save", "save_atomically", "set_aside"]
 
 FORMAT = "fmean aggregation 1"
 
@@ -54,10 +54,7 @@ def save(agg: GenAgg, path: str | Path) -> None:
 
 def load(path: str | Path) -> GenAgg:
     """The aggregation that `save` wrote."""
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
-        raise ValueError(f"{path} is not a file that fmean.save wrote: {type(error).__name__}") from None
+    content = read(path, "a file that fmean.save wrote")
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path} is not a file that fmean.save wrote: it has no mark {FORMAT!r}")
     f = getattr(functions, content["f"])(**content["arguments"])
@@ -66,6 +63,33 @@ def load(path: str | Path) -> GenAgg:
     agg.load_state_dict(content["state_dict"])
     agg.eval()
     return agg
+
+
+def read(path: str | Path, what: str) -> Any:
+    """What `torch.save` wrote to a file, on the CPU; no code of it is run. An error says what is wrong with it.
+
+    Arguments:
+        what: What the file should be, such as "a checkpoint".
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of other pickle protocols; what follows says more
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path} is a folder, not {what}") from None
+    except PermissionError:
+        raise ValueError(f"{path} may not be read") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # a file that is cut off, or none of torch's, can bring about any of them
+        if isinstance(error, pickle.UnpicklingError) and ("Unsupported global" in str(error) or "GLOBAL" in str(error)):
+            raise ValueError(
+                f"{path} holds Python objects, not only tensors, and is not opened, for that would run code from it. "
+                "Save the weights alone: torch.save(model.state_dict(), path)"
+            ) from None
+        raise ValueError(f"{path} is not {what} ({type(error).__name__})") from None
 
 
 def save_atomically(content: Any, path: str | Path) -> None:

@@ -75,7 +75,9 @@ class Seen(nn.Module):
         """quantiles ← quantiles + rate·(those of the sample − quantiles), NaN and ∞ left out."""
         sample = torch.where(sample.isfinite(), sample, torch.nan).float()
         new = torch.nanquantile(sample, torch.tensor(LEVELS, device=sample.device), 0).movedim(0, -1)
-        quantiles += rate * torch.where(new.isfinite(), new - quantiles, 0.0)
+        # Half precision ends below the size of a large set.
+        largest = min(torch.finfo(kind).max for kind in (quantiles.dtype, new.dtype))
+        quantiles += rate * torch.where(new.isfinite(), new.clamp(-largest, largest) - quantiles, 0.0)
 
     def feature(self, i: Any) -> Seen:
         """What feature i alone has met."""

@@ -250,7 +250,7 @@ def test_typed_numbers_give_what_python_gives(opened):
         if setting["f"] in ("min", "max", "min_magnitude", "max_magnitude"):
             setting = setting | {"alpha": 0.0}  # it counts for nothing in a limit, and the slider is off
         y = expected(setting, x)
-        if number(text) != pytest.approx(y, rel=1e-4, abs=1e-9):
+        if number(text) != pytest.approx(y, rel=1e-7 if abs(y) > 1 else 1e-4, abs=1e-9):
             wrong.append((setting, x, text, y))
     assert not wrong, f"{len(wrong)} of {len(settings)}, such as {wrong[:5]}"
 

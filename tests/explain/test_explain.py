@@ -1,6 +1,8 @@
 """`explain`: the right name, the right numbers, and words that are true of them."""
 
 import json
+import math
+import re
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from fmean.seen import LEVELS
 def with_seen(agg, values, sizes):
     """As if it had met sets of a size between these, and elements N(values)."""
     mean, deviation = values
-    quantiles = torch.distributions.Normal(mean, deviation).icdf(torch.tensor(LEVELS))
+    quantiles = mean + deviation * torch.distributions.Normal(0.0, 1.0).icdf(torch.tensor(LEVELS))
     agg.seen.values.copy_(quantiles)
     agg.seen.sizes.copy_(torch.linspace(*sizes, len(LEVELS)))
     agg.seen.looks.fill_(1)
@@ -49,6 +51,13 @@ class TestNearest:
         right = [one.target for one in learned if explain(one.agg).nearest[0][0] == one.target]
         assert len(learned) == 13
         assert len(right) >= 12, set(STANDARD) - set(right)
+
+    @pytest.mark.parametrize("name", ["max", "min", "mean", "sum"])
+    def test_the_plain_one_is_named_where_two_are_the_same(self, name):
+        """Of what is never negative, as after a ReLU, max and max magnitude are."""
+        agg = learnable(name)
+        agg(torch.randn(500, 1).relu(), torch.arange(500) // 5)
+        assert explain(agg).nearest[0][0] == name
 
     def test_the_range_that_was_met_counts(self):
         """|x| and x are the same on positive data, and not on data of both signs."""
@@ -100,6 +109,28 @@ class TestNumbers:
         e = explain(GenAgg(MLPAutoencoder(), alpha=0.25, beta=0.5))
         assert (e.alpha, e.beta) == (0.25, 0.5)
 
+    def test_also_without_gradients_and_in_half_precision(self):
+        with torch.inference_mode():
+            assert explain(standard("max")).influence["largest"] == pytest.approx(1)
+        agg = GenAgg().half()
+        agg.seen.look(torch.randn(70_000, 1).half(), torch.zeros(70_000, dtype=torch.long), dim_size=1)
+        assert agg.seen.sizes.isfinite().all()
+        assert explain(agg).range.sizes[2] == 65504
+
+    @pytest.mark.parametrize("middle", [0.0, 1000.0])
+    @pytest.mark.parametrize("width", [0.0, 1e-2, 1.0, 1e3])
+    @pytest.mark.parametrize("name", ["max", "min", "max_magnitude", "log_sum_exp", "sinh"])
+    def test_curves_can_be_drawn_wherever_the_data_lies(self, name, width, middle):
+        agg = with_seen(GenAgg("sinh") if name == "sinh" else learnable(name), (middle, width), (2, 5))
+        drawn = explain(agg).to_dict()
+        assert len(set(drawn["curve"]["x"])) == len(drawn["curve"]["x"])
+        if name != "sinh":
+            y = [v for v in drawn["curve"]["standard"]["y"] if v is not None]
+            assert len(y) > 60
+            assert len(set(drawn["contour"]["x"])) == 41
+        if name == "max" and width:  # steep at the right: for most of x it is near its least
+            assert sum(v < -0.8 for v in y) > 60
+
     def test_leaves_the_aggregation_as_it_is(self):
         agg = GenAgg("mlp")
         state = {name: value.clone() for name, value in agg.state_dict().items()}
@@ -130,17 +161,40 @@ class TestWords:
         assert "none of the 13 standard aggregators: the nearest" in self.text(GenAgg())
 
     def test_of_what_it_has_met(self):
-        assert "It has seen no data" in self.text(GenAgg())
+        assert "It kept no record of data" in self.text(GenAgg())
+        near = self.text(with_seen(GenAgg(), (1000.0, 0.01), (4, 7)))
+        assert "elements from 999.97 to 1000, in sets" in near
         assert "in sets of 4 to 7" in self.text(with_seen(GenAgg(), (0.0, 1.0), (4, 7)))
 
     def test_of_features(self):
-        assert "Each of the 6 features" in self.text(GenAgg(channels=6))
+        text = self.text(GenAgg(channels=6))
+        assert "Each of the 6 features" in text
+        assert re.search(r"Feature \d, a typical one: ", text)
+
+    def test_of_the_size_of_a_set(self):
+        """A log-sum-exp of twice the elements is log 2 more, wherever they lie; a product is another one altogether."""
+        for location in (0.0, -2.0, -10.0):
+            e = explain(with_seen(learnable("log_sum_exp"), (location, 1.0), (1, 9)))
+            assert (e.doubling.kind, e.doubling.by) == ("plus", pytest.approx(math.log(2)))
+            assert "with every element twice the result is 0.69 more" in e.text
+        assert "by no fixed factor" in self.text(standard("product"))
+
+    def test_of_one_that_gives_the_same_for_all(self):
+        agg = GenAgg()
+        agg(torch.zeros(50, 3), torch.arange(50) // 5)
+        e = explain(agg)
+        assert {r for _, r in e.nearest} == {0.0}
+        assert "the same result for all sets" in e.text
+        assert "met only 0, in sets of 5" in e.text
 
     def test_of_one_that_diverged(self):
         agg = GenAgg()
         with torch.no_grad():
             agg.alpha.fill_(torch.nan)
-        assert "NaN or infinite" in self.text(agg)
+        e = explain(agg)
+        assert "NaN or infinite" in e.text
+        assert {r for _, r in e.nearest} == {0.0}
+        assert json.loads(json.dumps(e.to_dict(), allow_nan=False))["mean_alpha"] is None
 
     def test_printed(self):
         shown = str(explain(standard("min"), "conv1"))

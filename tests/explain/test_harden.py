@@ -141,10 +141,81 @@ def test_within_other_modules_and_shared():
     assert not any(isinstance(m, GenAgg) for m in hard.modules())
 
 
+def test_frozen_ones_become_pygs_too():
+    hard = harden(GraphConv(4, 4, aggr=standard("max")))
+    assert isinstance(hard.aggr_module, MaxAggregation)
+
+
+def test_one_that_gives_the_same_for_all_is_left():
+    agg = GenAgg()
+    agg(torch.zeros(50, 3), torch.arange(50) // 5)
+    assert not harden(agg, 0.01).hardened[0].replaced
+
+
+class TestOnRealData:
+    """Features of very different values share a GenAgg: sets drawn from the quantiles of all mix what never meets."""
+
+    def model(self):
+        torch.manual_seed(0)
+        model = Net(GenAgg(), GenAgg())
+        with torch.no_grad():
+            for conv in model.convs:
+                conv.aggr_module.f.omega.copy_(torch.tensor([4.0, 0.0, 0.0]))
+        return model
+
+    def x(self):
+        return 0.3 * X + torch.tensor([-4.0, -1.0, 2.0, 5.0])
+
+    def test_a_and_b_are_those_of_the_data(self):
+        model, x = self.model(), self.x()
+        model(x, EDGES)
+        model.eval().requires_grad_(False)
+        y = model(x, EDGES)
+
+        def error(**options):
+            hard = harden(model, 0.5, **options)
+            assert all(one.replaced for one in hard.hardened)
+            assert not hard.training
+            return float((hard(x, EDGES) - y).square().mean())
+
+        fitted = error(run=lambda m: m(x, EDGES))
+        assert fitted < 0.5 * error()
+        assert fitted < 0.5 * error(calibrate=False)
+
+    def test_the_fit_is_the_best_there_is(self):
+        """Of the first layer, whose input no other has changed."""
+        model, x = self.model().eval(), self.x()
+        hard = harden(model, 0.5, run=lambda m: m(x, EDGES))
+        row = hard.hardened[0]
+        source, index = EDGES
+        wanted = model.convs[0].aggr_module(x[source], index, dim_size=30)
+        plain = standard(row.nearest)(x[source], index, dim_size=30)
+        there = index.bincount(minlength=30) > 0
+        s, y = plain[there].flatten().double(), wanted[there].detach().flatten().double()
+        a, b = torch.linalg.lstsq(torch.stack([s, torch.ones_like(s)], 1), y.unsqueeze(1)).solution.flatten().tolist()
+        assert (row.scale, row.shift) == (pytest.approx(a, rel=1e-4), pytest.approx(b, rel=1e-4, abs=1e-6))
+
+    def test_each_feature_has_its_own(self):
+        torch.manual_seed(0)
+        agg, index = GenAgg(channels=4), torch.arange(30) // 4
+        hard = harden(agg, 0.3, run=lambda m: m(self.x(), index))
+        assert len({one.scale for one in hard.hardened}) == 4
+        y, z = agg(self.x(), index), hard(self.x(), index)
+        worse = harden(agg, 0.3, calibrate=False, run=lambda m: m(self.x(), index))(self.x(), index)
+        assert (((z - y) ** 2).mean(0) <= ((worse - y) ** 2).mean(0) + 1e-6).all()
+
+    def test_the_correlation_is_that_of_the_data(self):
+        agg, index = GenAgg(), torch.arange(30) // 4
+        row = harden(agg, 0.01, run=lambda m: m(self.x(), index)).hardened[0]
+        y, s = (v(self.x(), index).detach().flatten() for v in (agg, standard(row.nearest)))
+        assert row.correlation == pytest.approx(float(torch.corrcoef(torch.stack([y, s]))[0, 1]), abs=1e-3)
+
+
 def test_bad_input():
-    with pytest.raises(ValueError, match="no GenAgg that learns in Linear"):
+    with pytest.raises(ValueError, match="no GenAgg in Linear"):
         harden(torch.nn.Linear(1, 1))
-    with pytest.raises(ValueError, match="threshold must be above 0"):
-        harden(GenAgg(), threshold=2.0)
+    for bad in (2.0, "0.9"):
+        with pytest.raises(ValueError, match="threshold must be a number above 0"):
+            harden(GenAgg(), threshold=bad)
     with pytest.raises(TypeError, match="model must be"):
         harden("model")

@@ -49,4 +49,4 @@ def test_errors(run, tmp_path):
     save_model(Network(3, 2, "node", "mean", hidden=4, layers=1), "mean.pt", "pattern", "paper")
     result = run("mean.pt")
     assert result.exit_code == 1
-    assert "there is no GenAgg that learns" in result.output
+    assert "there is no GenAgg in" in result.output

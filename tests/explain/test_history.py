@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch_geometric.nn import GraphConv
 
-from fmean import GenAgg, History
+from fmean import GenAgg, History, report
 
 
 @pytest.fixture
@@ -101,6 +101,42 @@ def test_lightning(tmp_path):
 
     assert run(1, None).steps == [0, 3, 6]
     assert run(2, tmp_path / "last.ckpt").steps[:4] == [0, 3, 6, 9]
+
+
+def test_goes_on_at_the_step_where_it_was():
+    history = History(GenAgg(), every=10)
+    for _ in range(15):
+        history.step()
+    again = History(GenAgg(), every=10)
+    again.load(json.loads(json.dumps(history.to_dict())))
+    for _ in range(10):
+        again.step()
+    assert again.steps == [0, 10, 20]
+
+
+@pytest.mark.parametrize("f", ["mlp", "invertible"])
+def test_of_an_f_without_numbers_the_curve_is_kept(f, tmp_path):
+    model = GenAgg(f)
+    history = History(model, every=1)
+    for _ in range(3):
+        model(torch.randn(9, 2))
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(0.1)
+        history.step()
+    entry = history.layers["GenAgg"]
+    assert len(entry["curves"]) == 3
+    assert len(entry["curves"][0]["y"]) == getattr(model.f, "k", 1)
+    assert entry["curves"][0] != entry["curves"][-1]
+    assert history.plot(tmp_path / "a.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    "record", [[], {"steps": 3}, {"steps": [0], "layers": []}, {"steps": [0], "layers": {"a": {"alpha": [1, 2]}}}]
+)
+def test_what_is_no_history(record, tmp_path):
+    with pytest.raises(ValueError, match="history must be a"):
+        report(GenAgg(), tmp_path / "a.html", history=record)
 
 
 def test_bad_input():

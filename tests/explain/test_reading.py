@@ -105,10 +105,7 @@ def test_an_f_that_cannot_be_told_is_named(f, tmp_path):
 
 def test_only_what_cannot_be_told(tmp_path):
     path = stored(GenAgg("invertible").state_dict(), tmp_path)
-    with (
-        pytest.warns(UserWarning, match="is left out"),
-        pytest.raises(ValueError, match="none of its GenAggs could be read from it alone"),
-    ):
+    with pytest.raises(ValueError, match=r"nothing to report: model: its f cannot be told .* fmean.save"):
         aggregations(path)
 
 
@@ -127,16 +124,13 @@ def test_other_modules_with_alpha_and_beta_are_no_aggregations(tmp_path):
 
 def test_a_tensor_of_a_claimed_size_is_not_copied(tmp_path):
     state = GenAgg().state_dict() | {"f.omega": torch.zeros(1).expand(10**12, 3)}
-    with (
-        pytest.warns(UserWarning, match="too large for an aggregation"),
-        pytest.raises(ValueError, match="none of its GenAggs"),
-    ):
+    with pytest.raises(ValueError, match=r"nothing to report: .* too large for an aggregation"):
         aggregations(stored(state, tmp_path))
 
 
 def test_shapes_that_do_not_fit(tmp_path):
     state = GenAgg().state_dict() | {"f.parts.0.rho": torch.zeros(5)}
-    with pytest.warns(UserWarning, match="size mismatch"), pytest.raises(ValueError, match="none of its GenAggs"):
+    with pytest.raises(ValueError, match=r"(?s)nothing to report: .*size mismatch"):
         aggregations(stored(state, tmp_path))
 
 
@@ -151,12 +145,12 @@ def test_code_in_the_file_is_not_run(tmp_path):
     assert not os.path.exists("/should-never-run")
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 not a zip", b"\x80\x04.", "truncated"])
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 not a zip", b"\x80\x04.", 100, 700, 2000, -1, -30])
 def test_a_file_that_is_no_checkpoint(content, tmp_path):
     path = tmp_path / "model.pt"
-    if content == "truncated":
+    if isinstance(content, int):  # cut off there
         torch.save(GenAgg().state_dict(), path)
-        content = path.read_bytes()[:700]
+        content = path.read_bytes()[:content]
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"model.pt is not a checkpoint that torch.save wrote"):
         aggregations(path)
@@ -168,7 +162,7 @@ def test_a_tensor_alone(tmp_path):
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(ValueError, match="there is no file"):
+    with pytest.raises(FileNotFoundError, match="there is no file"):
         aggregations(tmp_path / "none.pt")
     with pytest.raises(ValueError, match="is a folder"):
         aggregations(tmp_path)

@@ -161,7 +161,7 @@ def test_parameters_that_are_no_numbers_are_marked(tmp_path):
     with torch.no_grad():
         lost.f.parts[0].rho.fill_(torch.nan)
     layers = data_of(report({"lost": lost, "sound": GenAgg()}, tmp_path / "report.html"))["layers"]
-    assert [layer["broken"] for layer in layers] == [True, False]
+    assert [layer["finite"] for layer in layers] == [False, True]
     assert [layer["explore"] is None for layer in layers] == [True, False]
 
 

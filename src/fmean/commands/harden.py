@@ -26,7 +26,8 @@ def harden(
         list[float] | None, typer.Option(help="The correlation from which on to replace; may be repeated. (0.99)")
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="A data set, as in fmean data, to measure accuracy on before and after.")
+        str | None,
+        typer.Option(help="A data set, as in fmean data: a and b are fitted on it, and accuracy is measured."),
     ] = None,
     split: Annotated[str, typer.Option(help="Which part of it: train, val or test.")] = "test",
     out: Annotated[Path | None, typer.Option(help="A record (JSON) of what was replaced, and of the accuracy.")] = None,
@@ -37,10 +38,11 @@ def harden(
 
         trained, info = load_model(model)
         graphs = _graphs(data, split) if data else None
+        run = _run(data, "train" if split != "train" else "val") if data else None
         rows: list[dict[str, Any]] = []
         for limit in track(threshold or [0.99], "Hardening", console=console, transient=True):
             for calibrate in (True, False):
-                hardened = harden_model(trained, limit, calibrate)
+                hardened = harden_model(trained, limit, calibrate, run)
                 row = {
                     "threshold": limit,
                     "calibrated": calibrate,
@@ -70,6 +72,15 @@ def _graphs(name: str, split: str) -> Any:
     from ..data import load
 
     return load(name, split)
+
+
+def _run(name: str, split: str, graphs: int = 128) -> Any:
+    """What runs a model on some graphs, other than those that accuracy is measured on."""
+    from ..data import Loader
+    from ..experiments.benchmark import answer
+
+    batch = next(iter(Loader(_graphs(name, split), graphs, shuffle=True).epoch(0)))
+    return lambda model: answer(model, batch)
 
 
 def _table(rows: list[dict[str, Any]], before: float | None) -> Table:

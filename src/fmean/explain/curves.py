@@ -37,7 +37,7 @@ def curve(agg: GenAgg, low: float, high: float, like: str | None = None, points:
         agg: An aggregation whose features share f.
         like: The standard aggregator.
     """
-    f, x = still(_drawable(agg.f)), torch.linspace(low, high, points, dtype=torch.float64)
+    f, x = _drawable(still(agg.f), low, high), torch.linspace(low, high, points, dtype=torch.float64)
     s = f.forward(x)
     parts = s.unbind(-1) if s.dim() > 1 else (s,)
     mixed = isinstance(f, Mixture) and f.k > 1
@@ -57,11 +57,13 @@ def curve(agg: GenAgg, low: float, high: float, like: str | None = None, points:
         )
     drawn: dict[str, Any] = {"x": _numbers(x), "channels": channels, "standard": None}
     if like is not None:
-        true = _stretched(still(_drawable(SYMBOLIC[like]())).forward(x))
+        g = _drawable(SYMBOLIC[like](), low, high)
+        true, back = _stretched(g.forward(x)), g.inverse(g.forward(x))
         heaviest = _stretched(parts[max(range(len(parts)), key=lambda i: share[i])])
         if (true * heaviest).nanmean() < 0:  # f and −f mean the same: draw it the way the learned one runs
             true = -true
-        drawn["standard"] = {"label": like.replace("_", " "), "y": _numbers(true)}
+        inverse = {"s": _numbers(true), "x": _numbers(back)}
+        drawn["standard"] = {"label": like.replace("_", " "), "y": inverse["s"], "inverse": inverse}
     return drawn
 
 
@@ -74,9 +76,28 @@ def contour(agg: GenAgg, low: float, high: float, points: int = 61) -> dict[str,
     return {"x": _numbers(x), "z": [_numbers(row) for row in z]}
 
 
-def _drawable(f: Any) -> Any:
-    """f itself; for a limit p → ±∞ one with a large p, since the limit has no graph."""
-    return type(f)(math.copysign(8.0, f.p)) if isinstance(f, (Exp, Power)) and math.isinf(f.p) else f
+class _Sharp:
+    """e^(p·(x − x₀)) or (|x|/x₀)^p, with p as large as a picture can show for a limit p → ±∞, which has no graph.
+
+    x₀ is where it is largest: e^(p·x) may overflow, but f may have any factor.
+    """
+
+    def __init__(self, f: Exp | Power, low: float, high: float) -> None:
+        self.formula, self.exp, limit = f.formula, isinstance(f, Exp), math.isinf(f.p)
+        self.p = math.copysign(20 / (high - low) if self.exp else 8.0, f.p) if limit else f.p
+        self.top = (high if self.p > 0 else low) if self.exp else max(abs(low), abs(high), 1e-300)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.p * (x - self.top)).exp() if self.exp else (x.abs() / self.top) ** self.p
+
+    def inverse(self, s: Tensor) -> Tensor:
+        return s.log() / self.p + self.top if self.exp else s ** (1 / self.p) * self.top
+
+
+def _drawable(f: Any, low: float, high: float) -> Any:
+    """f itself, or what can be drawn for it between two values of x."""
+    sharp = isinstance(f, Exp) or (isinstance(f, Power) and math.isinf(f.p))
+    return _Sharp(f, low, high) if sharp else f
 
 
 def _stretched(s: Tensor) -> Tensor:
@@ -90,4 +111,4 @@ def _stretched(s: Tensor) -> Tensor:
 
 
 def _numbers(values: Tensor) -> Numbers:
-    return [float(f"{v:.5g}") if math.isfinite(v) else None for v in values.tolist()]
+    return [float(f"{v:.7g}") if math.isfinite(v) else None for v in values.tolist()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor
 from ..genagg import GenAgg
 from ..standard import STANDARD
 from .curves import contour, curve, weights
-from .nearest import Likeness, influence, likeness
+from .nearest import Doubling, Likeness, influence, is_finite, likeness
 from .sets import Range, draw_sets, range_of, still
 from .words import paragraph, title
 
@@ -43,6 +44,8 @@ class Explanation:
     """All 13 standard aggregators with their correlation, best first."""
     growth: float
     """What the result is multiplied by when every element is there twice: 1 for a mean, 2 for a sum."""
+    doubling: Doubling
+    """The same in the form that fits best: for a log-sum-exp, say, a number is added."""
     influence: dict[str, float]
     """The share of |∂y/∂x| of the `largest`, `smallest`, … element, and the `equal` share 1/n."""
     evenness: float
@@ -54,6 +57,8 @@ class Explanation:
     """Whether all its numbers are; a training that diverged leaves NaN."""
     typical: GenAgg
     """The aggregation; with `channels` > 1 that of the feature that is most like the others."""
+    feature: int
+    """Which feature that is."""
 
     @property
     def text(self) -> str:
@@ -80,25 +85,30 @@ class Explanation:
         low, high = self.bounds
         f: Any = self.typical.f
         low_n, middle_n, high_n = self.range.sizes
-        return {
+        found = {
             "name": self.name,
             "f": type(f).__name__,
             "formula": getattr(f, "formula", type(f).__name__),
             "channels": self.channels,
             "alpha": self.alphas,
+            "mean_alpha": self.alpha,
             "beta": [round(self.typical.beta.item(), 6)],
+            "finite": self.finite,
             "weights": weights(self.typical),
             "seen": self.range.seen,
             "values": dict(zip(("low", "median", "high"), self.range.values, strict=True)),
             "sizes": {"low": low_n, "median": middle_n, "high": high_n},
             "growth": self.growth,
+            "doubling": vars(self.doubling),
             "influence": self.influence,
             "nearest": [[name, r] for name, r in self.nearest],
             "curve": curve(self.typical, low, high, self.nearest[0][0], points),
             "contour": contour(self.typical, low, high, 41),
             "text": self.text,
+            "feature": self.feature,
             "features": [vars(feature) for feature in self.features],
         }
+        return {name: _known(value) for name, value in found.items()}
 
     def plot(self, path: str | Path) -> Path:
         """Draws f, f⁻¹ and ⊕{x₀, x₁} into a file: PNG, SVG or PDF, by its suffix."""
@@ -110,8 +120,8 @@ class Explanation:
     def bounds(self) -> tuple[float, float]:
         """What to draw: the range met, and a little more."""
         low, _, high = self.range.values
-        width = max(high - low, 1e-6)
-        return low - 0.05 * width, high + 0.05 * width
+        more = max(0.05 * (high - low), 1e-3 * max(abs(low), abs(high)), 1e-6)
+        return low - more, high + more
 
 
 def explain(agg: GenAgg, name: str = "", sets: int = 2000, seed: int = 0) -> Explanation:
@@ -136,6 +146,11 @@ def explain(agg: GenAgg, name: str = "", sets: int = 2000, seed: int = 0) -> Exp
     """
     if not isinstance(agg, GenAgg):
         raise TypeError(f"agg must be a GenAgg, got {type(agg).__name__}; for a whole model see fmean.report")
+    with torch.inference_mode(False):  # the influence of elements is their gradient
+        return _explain(agg, name, sets, seed)
+
+
+def _explain(agg: GenAgg, name: str, sets: int, seed: int) -> Explanation:
     found = likeness(agg, sets, seed)
     features = _features(agg, found) if agg.channels > 1 else []
     middle = _typical(features)
@@ -154,12 +169,14 @@ def explain(agg: GenAgg, name: str = "", sets: int = 2000, seed: int = 0) -> Exp
         beta=_mean([f.beta for f in features]) if features else typical.beta.item(),
         nearest=ranked,
         growth=found.growth.mean().item(),
+        doubling=found.doubling[middle],
         influence=influence(typical, drawn),
         evenness=_correlation(drawn.of(ours), turned.of(ours)),
         range=range_of(agg),
         features=features,
-        finite=all(bool(v.isfinite().all()) for v in [agg.alpha, agg.beta, *agg.parameters()]),
+        finite=is_finite(agg),
         typical=typical,
+        feature=middle,
     )
 
 
@@ -186,6 +203,15 @@ def _typical(features: list[Feature]) -> int:
 def _alpha(agg: GenAgg) -> float:
     alpha = agg.alpha.detach().flatten().double().cpu()
     return float((alpha * torch.tensor(weights(agg), dtype=alpha.dtype)).sum() if alpha.numel() > 1 else alpha.sum())
+
+
+def _known(value: Any) -> Any:
+    """None for what is not finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _known(one) for key, one in value.items()}
+    return [_known(one) for one in value] if isinstance(value, list) else value
 
 
 def _mean(values: list[float]) -> float:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch_geometric.nn import aggr as pyg
-from torch_geometric.nn.aggr import Aggregation
 
 from ..genagg import GenAgg
 from ..nn.swap import unfuse
 from ..standard import STANDARD, standard
+from .calls import Call, fit, listen
+from .frozen import PerFeature, Scaled
 from .nearest import Likeness, likeness
 from .words import title
 
-__all__ = ["Hardening", "PerFeature", "Replacement", "Scaled", "harden"]
+__all__ = ["Hardening", "Replacement", "harden"]
 
 # Where PyG has the same aggregator, it is taken: with it the layer is PyG's own throughout.
 PYG = {"mean": pyg.MeanAggregation, "sum": pyg.SumAggregation, "min": pyg.MinAggregation, "max": pyg.MaxAggregation}
@@ -40,8 +41,9 @@ class Replacement:
         is_like = f"{title(self.nearest)}, correlation {self.correlation:.4f}"
         if not self.replaced:
             return f"{where}: left as it is (nearest: {is_like})"
-        fit = "" if self.scale == 1 and self.shift == 0 else f", as {self.scale:.4g}·⊕ + {self.shift:.3g}"
-        return f"{where}: now {is_like}{fit}"
+        shift = f" {'+' if self.shift >= 0 else '−'} {abs(self.shift):.3g}"
+        scaled = "" if self.scale == 1 and self.shift == 0 else f", as {self.scale:.4g}·⊕{shift}"
+        return f"{where}: now {is_like}{scaled}"
 
 
 class Hardening(list[Replacement]):
@@ -52,77 +54,77 @@ class Hardening(list[Replacement]):
         return "\n".join([f"{done} of {len(self)} replaced.", *map(str, self)])
 
 
-class Scaled(Aggregation):  # type: ignore[misc]
-    """a·⊕x + b, of each feature or of all; 0 for an empty set."""
+@dataclass
+class _Plan:
+    """What is to become of one GenAgg of a model."""
 
-    scale: Tensor
-    shift: Tensor
+    name: str
+    agg: GenAgg
+    groups: dict[str, list[int]]
+    """The features by the standard aggregator that each becomes; "" for those that are left."""
+    fits: list[tuple[float, float]]
+    """a and b of each feature."""
+    found: list[tuple[str, float]]
+    """Of each feature the nearest one, and its correlation."""
+    now: nn.Module
+    """What is in its place."""
 
-    def __init__(self, aggr: nn.Module, scale: Tensor, shift: Tensor) -> None:
-        super().__init__()
-        self.aggr = aggr
-        self.register_buffer("scale", scale)
-        self.register_buffer("shift", shift)
-        self.shifts = bool((shift != 0).any())
+    @property
+    def leaves(self) -> bool:
+        return list(self.groups) == [""]
 
-    def forward(
-        self,
-        x: Tensor,
-        index: Tensor | None = None,
-        ptr: Tensor | None = None,
-        dim_size: int | None = None,
-        dim: int = -2,
-        max_num_elements: int | None = None,
-    ) -> Tensor:
-        y: Tensor = self.scale.to(x.dtype) * self.aggr(x, index, ptr, dim_size, dim)
-        if self.shifts:
-            there: Tensor = self.reduce(x.new_ones(x.size(dim), 1), index, ptr, dim_size, 0, reduce="max") > 0
-            shape = [1] * y.dim()
-            shape[dim] = -1
-            y = y + self.shift.to(x.dtype) * there.view(shape).to(x.dtype)
-        return y
+    def put(self, root: nn.Module) -> None:
+        """Puts what it is to become in its place, wherever that is in a model."""
+        if self.leaves:
+            return
+        new = self._build()
+        for parent in list(root.modules()):
+            for name, child in list(parent._modules.items()):
+                if child is self.now:
+                    parent._modules[name] = new
+                    if name == "aggr_module":
+                        parent.aggr = str(new)  # type: ignore[assignment]
+                        unfuse(parent)
+        self.now = new
 
-    def __repr__(self) -> str:
-        return f"Scaled({self.aggr})"
+    def _build(self) -> nn.Module:
+        parts = {
+            nearest: _standard(nearest, [self.fits[i] for i in features], self.agg)
+            if nearest
+            else self.agg.feature(features)
+            for nearest, features in self.groups.items()
+        }
+        new = next(iter(parts.values()))
+        new = new if len(parts) == 1 else PerFeature(list(parts.values()), list(self.groups.values()))
+        return new.to(self.agg.alpha.device).train(self.agg.training)
 
-
-class PerFeature(Aggregation):  # type: ignore[misc]
-    """Several aggregations, each of some of the features."""
-
-    def __init__(self, aggrs: list[nn.Module], features: list[list[int]]) -> None:
-        super().__init__()
-        self.aggrs = nn.ModuleList(aggrs)
-        for i, numbers in enumerate(features):
-            self.register_buffer(f"features{i}", torch.tensor(numbers))
-        self.register_buffer("back", torch.tensor([i for numbers in features for i in numbers]).argsort())
-
-    def forward(
-        self,
-        x: Tensor,
-        index: Tensor | None = None,
-        ptr: Tensor | None = None,
-        dim_size: int | None = None,
-        dim: int = -2,
-        max_num_elements: int | None = None,
-    ) -> Tensor:
-        parts = [
-            aggr(x.index_select(-1, getattr(self, f"features{i}")), index, ptr, dim_size, dim)
-            for i, aggr in enumerate(self.aggrs)
+    def rows(self) -> list[Replacement]:
+        left = self.groups.get("", [])
+        return [
+            Replacement(self.name, i if self.agg.channels > 1 else None, nearest, r, i not in left, *self.fits[i])
+            for i, (nearest, r) in enumerate(self.found)
         ]
-        return torch.cat(parts, -1).index_select(-1, self.back)
 
 
-def harden(model: nn.Module, threshold: float = 0.99, calibrate: bool = True) -> Any:
+def harden(
+    model: nn.Module,
+    threshold: float = 0.99,
+    calibrate: bool = True,
+    run: Callable[[Any], object] | None = None,
+) -> Any:
     """A copy of a model with every GenAgg replaced by its nearest standard aggregator, where that is near enough.
 
     What has been done lies in `model.hardened`, to be printed. Layers of `fmean.nn` become PyG's own again.
 
     Arguments:
         model: Any module with GenAggs in it, or a GenAgg.
-        threshold: The correlation from which on one is replaced, with `channels` each feature by itself. It is
-            measured on sets like those it has met in training, see `explain`.
+        threshold: The correlation from which on one is replaced, with `channels` each feature by itself.
         calibrate: Replace it by the a·⊕ + b that fits best, where ⊕ itself is not as good: what follows a learned
             aggregation counts on its scale.
+        run: Runs a model on real data, as in ``lambda model: model(x, edge_index)``. Correlations are then those on
+            this data, and a and b are fitted on it, one layer after the other, each in a model whose earlier layers
+            are hardened already. Without it, sets are drawn that are like those met in training, see `explain`; where
+            features with very different values share a GenAgg, such sets are not much like the real ones.
 
     Example:
         >>> from torch_geometric.nn import GraphConv
@@ -135,53 +137,68 @@ def harden(model: nn.Module, threshold: float = 0.99, calibrate: bool = True) ->
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    if not 0 < threshold <= 1:
-        raise ValueError(f"threshold must be above 0 and at most 1, got {threshold}")
-    model = copy.deepcopy(model)
-    known: dict[int, nn.Module] = {}
-    rows = Hardening()
-    learned = [(name, m) for name, m in model.named_modules() if isinstance(m, GenAgg) and m.seen is not None]
+    if not isinstance(threshold, (int, float)) or not 0 < threshold <= 1:
+        raise ValueError(f"threshold must be a number above 0 and at most 1, got {threshold!r}")
+    root = nn.ModuleList([copy.deepcopy(model)])  # so that a GenAgg itself has a parent, too
+    learned = {name: m for name, m in root[0].named_modules() if isinstance(m, GenAgg)}
     if not learned:
-        raise ValueError(f"there is no GenAgg that learns in {type(model).__name__}")
-    for name, agg in learned:
-        known[id(agg)] = _replacement(name or type(agg).__name__, agg, threshold, calibrate, rows)
-    for parent in list(model.modules()):
-        for name, child in list(parent._modules.items()):
-            new = known.get(id(child), child)
-            if new is not child:
-                parent._modules[name] = new
-                if name == "aggr_module":
-                    parent.aggr = str(new)  # type: ignore[assignment]
-                    unfuse(parent)
-    hardened: Any = known.get(id(model), model)
-    hardened.hardened = rows
+        raise ValueError(f"there is no GenAgg in {type(model).__name__}")
+    calls = {} if run is None else _calls(root[0], list(learned.values()), run)
+    plans = [_plan(name or type(agg).__name__, agg, threshold, calibrate, calls) for name, agg in learned.items()]
+    for plan in plans:
+        plan.put(root)
+    if calibrate and run is not None:
+        _calibrate(root, {id(plan.agg): plan for plan in plans}, calls, run)
+    hardened: Any = root[0]
+    hardened.hardened = Hardening(row for plan in plans for row in plan.rows())
     return hardened
 
 
-def _replacement(name: str, agg: GenAgg, threshold: float, calibrate: bool, rows: Hardening) -> nn.Module:
-    found = likeness(agg)
-    groups: dict[str, list[int]] = {}  # by the standard aggregator; "" for those that are left
-    fits: dict[int, tuple[float, float]] = {}
-    for i in range(agg.channels):
-        nearest, r = found.nearest(i)[0]
+def _calibrate(root: nn.Module, plans: dict[int, _Plan], calls: dict[int, Call], run: Callable[[Any], object]) -> None:
+    """Fits a and b of one layer after the other, in the order in which they are called."""
+    (model,) = root.children()
+    training = model.training
+    model.eval()
+    for key, call in calls.items():
+        plan = plans[key]
+        given = {} if plan.leaves else listen(run, next(root.children()), [plan.now])
+        if given:
+            spread, left = call.results.double().std().item(), plan.groups.get("", [])
+            fits = fit(call, given[id(plan.now)], plan.agg.channels)
+            plan.fits = [(1.0, 0.0) if i in left else _rounded(a, b, spread) for i, (a, b) in enumerate(fits)]
+            plan.put(root)
+    next(root.children()).train(training)
+
+
+def _calls(model: nn.Module, aggs: list[GenAgg], run: Callable[[Any], object]) -> dict[int, Call]:
+    """How each GenAgg is called when the model runs; layers are PyG's for that, which call the aggregation itself."""
+    other = copy.deepcopy(model).eval()
+    twins = [m for m in other.modules() if isinstance(m, GenAgg)]
+    for layer in other.modules():
+        unfuse(layer)
+    names = {id(twin): id(agg) for twin, agg in zip(twins, aggs, strict=True)}
+    return {names[key]: call for key, call in listen(run, other, twins).items()}
+
+
+def _plan(name: str, agg: GenAgg, threshold: float, calibrate: bool, calls: dict[int, Call]) -> _Plan:
+    call = calls.get(id(agg))
+    found = likeness(agg, drawn=None if call is None else call.sets(agg.channels))
+    groups: dict[str, list[int]] = {}
+    fits, best = [], [found.nearest(i)[0] for i in range(agg.channels)]
+    for i, (nearest, r) in enumerate(best):
         near = r >= threshold - 1e-9
-        fits[i] = _fit(found, i, STANDARD.index(nearest)) if calibrate and near else (1.0, 0.0)
-        feature = i if agg.channels > 1 else None
-        rows.append(Replacement(name, feature, nearest, r, near, *fits[i]))
+        fitted = calibrate and near and call is None
+        fits.append(_fit(found, i, STANDARD.index(nearest)) if fitted else (1.0, 0.0))
         groups.setdefault(nearest if near else "", []).append(i)
-    if list(groups) == [""]:
-        return agg
-    parts = {
-        nearest: _standard(nearest, [fits[i] for i in features], agg) if nearest else agg.feature(features)
-        for nearest, features in groups.items()
-    }
-    new = next(iter(parts.values())) if len(parts) == 1 else PerFeature(list(parts.values()), list(groups.values()))
-    return new.to(agg.alpha.device).train(agg.training)
+    return _Plan(name, agg, groups, fits, best, agg)
 
 
 def _fit(found: Likeness, i: int, j: int) -> tuple[float, float]:
+    return _rounded(found.scale[i, j].item(), found.shift[i, j].item(), found.spread[i].item())
+
+
+def _rounded(a: float, b: float, spread: float) -> tuple[float, float]:
     """a and b of a·⊕ + b; 1 and 0, where these do as well."""
-    a, b, spread = found.scale[i, j].item(), found.shift[i, j].item(), found.spread[i].item()
     b = 0.0 if abs(b) < 0.02 * spread else b
     return (1.0, 0.0) if abs(a - 1) < 0.01 and b == 0 else (a, b)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,14 @@ from torch import Tensor, nn
 
 from ..functions import Mixture
 from ..genagg import GenAgg
+from .curves import curve
 from .nearest import likeness
+from .sets import range_of
 from .words import title
 
-__all__ = ["History", "genaggs"]
+__all__ = ["History", "genaggs", "is_history"]
+
+POINTS = 31  # at which an f without numbers that say something is recorded
 
 
 def genaggs(model: nn.Module) -> dict[str, GenAgg]:
@@ -22,8 +27,30 @@ def genaggs(model: nn.Module) -> dict[str, GenAgg]:
     return {name: agg for name, agg in found.items() if agg.seen is not None}
 
 
+def is_history(record: Any) -> bool:
+    """Whether it is what `History.to_dict` gives."""
+    if not (isinstance(record, Mapping) and isinstance(record.get("steps"), list)):
+        return False
+    layers, count = record.get("layers"), len(record["steps"])
+    if not isinstance(layers, Mapping):
+        return False
+
+    def whole(values: Any) -> bool:
+        return isinstance(values, list) and len(values) == count
+
+    return all(
+        isinstance(entry, Mapping)
+        and all(whole(entry[name]) for name in ("alpha", "beta", "nearest") if name in entry)
+        and isinstance(entry.get("parameters", {}), Mapping)
+        and all(map(whole, entry.get("parameters", {}).values()))
+        for entry in layers.values()
+    )
+
+
 class History:
     """α, β, the numbers of f and the nearest standard aggregator of every GenAgg in a model, over the steps.
+
+    Of an f without numbers that say something, as an MLP, the curve is kept.
 
     Arguments:
         model: The model that is trained.
@@ -71,8 +98,11 @@ class History:
             entry["alpha"].append(_means(agg.alpha, agg.channels))
             entry["beta"].append(_means(agg.beta, agg.channels))
             entry["nearest"].append([nearest, round(r, 5)])
-            for label, value in _numbers(agg).items():
+            numbers = _numbers(agg)
+            for label, value in numbers.items():
                 entry["parameters"].setdefault(label, []).append(round(value, 5))
+            if not numbers:
+                entry.setdefault("curves", []).append(_curves(agg))
             if self.writer is not None:
                 self._write(name, entry, step)
 
@@ -86,14 +116,14 @@ class History:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON and for a checkpoint; `fmean.report` draws them."""
-        return {"steps": self.steps, "layers": self.layers}
+        return {"steps": self.steps, "layers": self.layers, "calls": self.calls}
 
     def load(self, state: dict[str, Any]) -> None:
         """Goes on from what `to_dict` gave, as after a stop."""
         if set(state["layers"]) != set(self.layers):
             raise ValueError(f"the history is of {sorted(state['layers'])}, the model has {sorted(self.layers)}")
         self.steps, self.layers = list(state["steps"]), state["layers"]
-        self.calls = self.steps[-1] + 1 if self.steps else 0
+        self.calls = state.get("calls", self.steps[-1] + 1 if self.steps else 0)
 
     def save(self, path: str | Path) -> None:
         """Writes `to_dict` as JSON."""
@@ -134,6 +164,14 @@ def _nearest(agg: GenAgg, sets: int) -> tuple[str, float]:
     common = max({name for name, _ in names}, key=lambda name: (sum(n == name for n, _ in names), name))
     mine = [r for name, r in names if name == common]
     return common, sum(mine) / len(mine)
+
+
+def _curves(agg: GenAgg) -> dict[str, Any]:
+    """Every channel of f over the values it has met so far; of several features the first."""
+    one = agg.feature(0)
+    low, _, high = range_of(one).values
+    drawn = curve(one, low, high if high > low else low + 1e-6, points=POINTS)
+    return {"x": drawn["x"], "y": [channel["y"] for channel in drawn["channels"]]}
 
 
 def _means(value: Any, channels: int) -> list[float]:

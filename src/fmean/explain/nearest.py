@@ -13,9 +13,22 @@ from ..genagg import GenAgg
 from ..standard import STANDARD, standard
 from .sets import Sets, draw_sets, still
 
-__all__ = ["Likeness", "influence", "likeness"]
+__all__ = ["Doubling", "Likeness", "influence", "is_finite", "likeness"]
 
 TWINS = 1e-3  # aggregators whose correlations differ by less are told apart by their growth
+PLAIN = ("mean", "sum", "max", "min")  # named before others that are the same: max magnitude of what is never negative
+
+
+@dataclass(frozen=True)
+class Doubling:
+    """What becomes of the result when every element of a set is there twice.
+
+    `kind`: "same"; "plus", a number `by` is added, as in a log-sum-exp; "times", it is multiplied by the number, as in
+    a sum; "other", none of these fits, as for a product.
+    """
+
+    kind: str
+    by: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -26,6 +39,8 @@ class Likeness:
     """With each of `STANDARD`, ``[channels, 13]``."""
     growth: Tensor
     """What the result is multiplied by when every element is there twice, ``[channels]``: 1 for mean, 2 for sum."""
+    doubling: list[Doubling]
+    """The same in the form that fits best, of each feature."""
     order: list[list[int]]
     """The 13 as numbers, best first, for each feature."""
     scale: Tensor
@@ -40,14 +55,20 @@ class Likeness:
         return [(STANDARD[i], row[i]) for i in self.order[feature]]
 
 
+def is_finite(agg: GenAgg) -> bool:
+    """Whether all its numbers are; a training that diverged leaves NaN."""
+    return all(bool(v.isfinite().all()) for v in [agg.alpha, agg.beta, *agg.parameters()])
+
+
 @torch.no_grad()
-def likeness(agg: GenAgg, sets: int = 2000, seed: int = 0) -> Likeness:
-    """Compares an aggregation with the 13 on sets of the sizes and elements it has met.
+def likeness(agg: GenAgg, sets: int = 2000, seed: int = 0, drawn: Sets | None = None) -> Likeness:
+    """Compares an aggregation with the 13 on sets of the sizes and elements it has met, or on sets that are given.
 
     Pearson's correlation ranks them. Twins that it cannot tell apart, such as root mean square and euclidean norm on
-    sets of one size, are told apart by what becomes of the result when every element is there twice.
+    sets of one size, are told apart by what becomes of the result when every element is there twice. A result that is
+    the same for all sets, or not finite for most of them, is like none.
     """
-    drawn = draw_sets(agg, sets, seed)
+    drawn = draw_sets(agg, sets, seed) if drawn is None else drawn
     ours = still(agg)
     y, twice = drawn.of(ours), drawn.repeated().of(ours)
     growth = _growth(y, twice)
@@ -62,17 +83,23 @@ def likeness(agg: GenAgg, sets: int = 2000, seed: int = 0) -> Likeness:
         shifts.append((y - scale * theirs).nan_to_num(0.0, 0.0, 0.0).mean(0))
         growths.append(_growth(theirs, drawn.repeated().of(_standard(name))))
     correlation, standards = torch.stack(rows, -1), torch.stack(growths, -1)
+    if not is_finite(agg):
+        correlation = torch.zeros_like(correlation)  # sets of one element may come out well all the same
     order = [
         _order(correlation[i].tolist(), (standards[i] - growth[i]).abs().tolist()) for i in range(correlation.size(0))
     ]
     fit = torch.stack(scales, -1), torch.stack(shifts, -1), _centred(y).square().mean(0).sqrt()
-    return Likeness(correlation, growth, order, *fit)
+    return Likeness(correlation, growth, _doubling(y, twice, growth), order, *fit)
 
 
 def _order(correlation: list[float], distance: list[float]) -> list[int]:
     order = sorted(range(len(correlation)), key=lambda i: -correlation[i])
     twins = [i for i in order if correlation[i] > correlation[order[0]] - TWINS]
-    return sorted(twins, key=lambda i: (round(distance[i], 1), -correlation[i])) + order[len(twins) :]
+
+    def key(i: int) -> tuple[float, float, bool]:
+        return round(distance[i], 2), -round(correlation[i], 9), STANDARD[i] not in PLAIN
+
+    return sorted(twins, key=key) + order[len(twins) :]
 
 
 @cache
@@ -81,14 +108,40 @@ def _standard(name: str) -> Any:
 
 
 def _centred(y: Tensor) -> Tensor:
-    y = y.nan_to_num(0.0, 0.0, 0.0)
-    return y - y.mean(0)
+    """y less its mean; 0 where that is all rounding, and where most of y is not finite."""
+    known = y.isfinite()
+    y = torch.where(known, y, 0.0)
+    centred = y - y.mean(0)
+    varies = centred.abs().amax(0) > 1e-9 * (y.abs().amax(0) + 1e-3)
+    return torch.where(varies & (known.double().mean(0) > 0.5), centred, 0.0)
 
 
 def _growth(y: Tensor, twice: Tensor) -> Tensor:
     """The factor that makes y most like y of the doubled sets: Σ y·y₂ / Σ y²."""
     y, twice = (v.nan_to_num(0.0, 0.0, 0.0) for v in (y, twice))
     return ((y * twice).sum(0) / (y * y).sum(0)).nan_to_num(1.0, 1.0, 1.0)
+
+
+def _doubling(y: Tensor, twice: Tensor, growth: Tensor) -> list[Doubling]:
+    y, twice = (v.nan_to_num(0.0, 0.0, 0.0) for v in (y, twice))
+    added = (twice - y).mean(0)
+
+    def size(v: Tensor) -> list[float]:
+        return v.square().mean(0).sqrt().tolist()
+
+    spread = [max(a, b, 1e-9 * c) for a, b, c in zip(size(_centred(y)), size(_centred(twice)), size(y), strict=True)]
+    rests = zip(size(twice - y), size(twice - y - added), size(twice - growth * y), spread, strict=True)
+    found = []
+    for i, (same, plus, times, unit) in enumerate(rests):
+        if same <= 0.05 * unit:
+            found.append(Doubling("same"))
+        elif plus <= min(times, 0.25 * unit):
+            found.append(Doubling("plus", added[i].item()))
+        elif times <= 0.25 * unit:
+            found.append(Doubling("times", growth[i].item()))
+        else:
+            found.append(Doubling("other"))
+    return found
 
 
 def influence(agg: GenAgg, drawn: Sets) -> dict[str, float]:

@@ -55,9 +55,13 @@ def draw_function(axes: Any, drawn: dict[str, Any]) -> None:
 
 
 def draw_inverse(axes: Any, drawn: dict[str, Any]) -> None:
-    """Draws f⁻¹ of every channel: x over s."""
+    """Draws f⁻¹ of every channel, x over s, over that of a standard."""
+    if drawn["standard"]:
+        inverse = drawn["standard"]["inverse"]
+        axes.plot(_array(inverse["s"]), _array(inverse["x"]), color="0.6", linewidth=4, alpha=0.6, zorder=1)
+    heaviest = max(channel["weight"] for channel in drawn["channels"])
     for i, channel in enumerate(drawn["channels"]):
-        inverse, strength = channel["inverse"], 0.15 + 0.85 * channel["weight"]
+        inverse, strength = channel["inverse"], 0.15 + 0.85 * channel["weight"] / heaviest
         axes.plot(_array(inverse["s"]), _array(inverse["x"]), color=COLOURS[i % len(COLOURS)], alpha=strength)
     axes.set_xlabel("s, stretched to [−1, 1]")
     axes.set_ylabel("x")
@@ -73,7 +77,8 @@ def draw_contour(axes: Any, drawn: dict[str, Any], levels: int = 14) -> Any:
         low, high = low - 1, high + 1  # the same everywhere
     steps = np.linspace(low, high, levels + 1)
     shades = axes.contourf(x, x, np.clip(z, low, high), steps, cmap="cividis", extend="neither")
-    axes.contour(x, x, np.clip(z, low, high), steps, colors="white", linewidths=0.4, alpha=0.5)
+    # Not at the ends, to which values were clipped.
+    axes.contour(x, x, np.clip(z, low, high), steps[1:-1], colors="white", linewidths=0.4, alpha=0.5)
     axes.set_xlabel("x₀")
     axes.set_ylabel("x₁")
     axes.set_aspect("equal")
@@ -93,11 +98,12 @@ def draw_explanation(e: Explanation, path: Path) -> Path:
     draw_inverse(middle, drawn)
     middle.set_title("f⁻¹(s)", fontsize=11)
     page.colorbar(draw_contour(right, contour(e.typical, low, high)), ax=right, shrink=0.8)
-    right.set_title("of two elements", fontsize=11)
+    right.set_title("⊕{x₀, x₁}, of two elements", fontsize=11)
     name, r = e.nearest[0]
     head = f"{e.name}: " if e.name else ""
-    page.suptitle(f"{head}α = {e.alpha:.2f}, β = {e.beta:.2f}; nearest {title(name)}, correlation {r:.4f}")
-    page.supxlabel("\n".join(textwrap.wrap(e.text, 150)), fontsize=9, ha="center")
+    numbers = f"α = {e.alpha:.2f}, β = {e.beta:.2f}; nearest {title(name)}, correlation {r:.4f}"
+    page.suptitle(f"{head}{numbers}", parse_math=False)
+    page.supxlabel("\n".join(textwrap.wrap(e.text, 150)), fontsize=9, ha="center", parse_math=False)
     return write(page, path)
 
 
@@ -119,6 +125,7 @@ def draw_history(history: dict[str, Any], path: Path) -> Path:
         for i, (label, values) in enumerate(entry["parameters"].items()):
             style = ("-", "--")[i // len(COLOURS) % 2]
             middle.plot(steps, values, color=COLOURS[i % len(COLOURS)], linestyle=style, label=label)
+        _draw_curves(middle, steps, entry.get("curves", []))
         names = list(dict.fromkeys(nearest for nearest, _ in entry["nearest"]))
         for i, one in enumerate(names):
             points = [(step, r) for step, (other, r) in zip(steps, entry["nearest"], strict=True) if other == one]
@@ -126,12 +133,26 @@ def draw_history(history: dict[str, Any], path: Path) -> Path:
             right.lines[-1].set_label(title(one))
         right.plot(steps, [r for _, r in entry["nearest"]], color="0.8", zorder=0)
         left.set_title(name, fontsize=10, loc="left", parse_math=False)
-        middle.set_title("f", fontsize=10, loc="left")
+        of = "f over x, from pale at the first step to dark" if entry.get("curves") else "f"
+        middle.set_title(of, fontsize=10, loc="left")
         right.set_title("nearest standard aggregator, correlation", fontsize=10, loc="left")
         for axes in row:
             axes.grid(alpha=0.2)
             if axes.get_legend_handles_labels()[0]:
                 axes.legend(fontsize=7, ncols=2, framealpha=0.6)
-    for axes in grid[-1]:
+    for axes, entry in zip(grid[:, 1], layers.values(), strict=True):
+        axes.set_xlabel("x" if entry.get("curves") else "step")
+    for axes in (grid[-1, 0], grid[-1, 2]):
         axes.set_xlabel("step")
     return write(page, path)
+
+
+def _draw_curves(axes: Any, steps: list[int], curves: list[dict[str, Any]]) -> None:
+    """f at up to six of the steps."""
+    chosen = sorted({round(i) for i in np.linspace(0, len(curves) - 1, min(6, len(curves)))})
+    for i in chosen:
+        for k, y in enumerate(curves[i]["y"]):
+            strength = 0.15 + 0.85 * i / max(1, chosen[-1])
+            axes.plot(_array(curves[i]["x"]), _array(y), color=COLOURS[k % len(COLOURS)], alpha=strength)
+            if i == chosen[-1]:
+                axes.lines[-1].set_label(f"channel {k + 1}" if len(curves[i]["y"]) > 1 else f"step {steps[i]}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -13,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checkpoint import FORMAT, load
+from ..checkpoint import FORMAT, load, read
 from ..functions import MLPAutoencoder, ScalarFunction, Sinh
 from ..genagg import GenAgg
+from .history import is_history
 
 __all__ = ["Found", "aggregations"]
 
@@ -70,32 +70,16 @@ def aggregations(path: str | Path) -> Found:
             layers[name] = read
         else:
             skipped[name] = read
+    if not layers:
+        why = "; ".join(f"{name}: {why}" for name, why in skipped.items()) or "there is no GenAgg in it"
+        raise ValueError(f"{path} has nothing to report: {why}")
     for name, why in skipped.items():
         warnings.warn(f"{name} is left out: {why}", stacklevel=2)
-    if not layers:
-        why = "none of its GenAggs could be read from it alone" if skipped else "there is no GenAgg in it"
-        raise ValueError(f"{path} has nothing to report: {why}")
     return Found(layers, _history(content), skipped)
 
 
 def _content(path: str | Path) -> dict[str, Any]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of other pickle protocols; what follows says more
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise ValueError(f"there is no file {path}") from None
-    except IsADirectoryError:
-        raise ValueError(f"{path} is a folder, not a checkpoint") from None
-    except pickle.UnpicklingError as error:
-        if "Unsupported global" not in str(error) and "GLOBAL" not in str(error):
-            raise ValueError(f"{path} is not a checkpoint that torch.save wrote") from None
-        raise ValueError(
-            f"{path} holds Python objects, not only tensors, and is not opened, for that would run code from it. "
-            "Save the weights alone: torch.save(model.state_dict(), path)"
-        ) from None
-    except (RuntimeError, EOFError, KeyError, ValueError, AttributeError, IndexError, TypeError, UnicodeError) as error:
-        raise ValueError(f"{path} is not a checkpoint that torch.save wrote ({type(error).__name__})") from None
+    content = read(path, "a checkpoint that torch.save wrote")
     if not isinstance(content, Mapping):
         raise ValueError(f"{path} holds a {type(content).__name__}, not a model's state_dict")
     return dict(content)
@@ -175,6 +159,6 @@ def _history(content: Mapping[str, Any]) -> dict[str, Any] | None:
     callbacks = content.get("callbacks")
     left = callbacks.values() if isinstance(callbacks, Mapping) else ()
     for history in (content.get("history"), *left):
-        if isinstance(history, Mapping) and {"steps", "layers"} <= set(history):
+        if is_history(history):
             return dict(history)
     return None

@@ -19,11 +19,12 @@ from torch import nn
 from .. import functions
 from ..genagg import GenAgg
 from .explanation import explain
+from .history import is_history
 
 __all__ = ["layer_name", "report"]
 
 SCRIPTS = ("aggregate", "dom", "charts", "cards", "explorer", "page")
-DIGITS = 6  # of each number in the page; a picture needs no more
+DIGITS = 7  # of each number in the page: also 1000 ± 0.05 can be drawn
 
 
 def report(
@@ -52,8 +53,9 @@ def report(
         >>> report(model, tempfile.mkdtemp() + "/report.html").name
         'report.html'
     """
-    given = isinstance(model, nn.Module)
-    name = type(model).__name__ if given else ""
+    if not isinstance(model, (nn.Module, Mapping)):
+        raise TypeError(f"model must be a torch.nn.Module or a mapping of GenAggs, got {type(model).__name__}")
+    name = type(model).__name__ if isinstance(model, nn.Module) else ""
     found = _in_model(model) if isinstance(model, nn.Module) else {key: (agg, {}) for key, agg in model.items()}
     if not found:
         raise ValueError(f"there is no GenAgg in {name or 'what was given'}, so there is nothing to report")
@@ -62,7 +64,7 @@ def report(
     for key, (agg, more) in found.items():
         shown = layer_name(key) or name or "aggregation"
         layer = explain(agg, shown).to_dict() | more | {"name": shown}
-        layer |= {"explore": _for_explorer(agg), "broken": _broken(agg)}
+        layer |= {"explore": _for_explorer(agg)}
         past = _past(record["layers"], key, shown, len(found) == 1)
         if past:
             layer["history"] = {**past, "steps": record["steps"]}
@@ -107,10 +109,6 @@ def _kind(path: str, modules: dict[str, nn.Module]) -> str:
     return type(layer).__name__ + (f"({sizes[0]} → {sizes[1]})" if None not in sizes else "")
 
 
-def _broken(agg: GenAgg) -> bool:
-    return not all(bool(v.isfinite().all()) for v in agg.state_dict().values())
-
-
 def _for_explorer(agg: GenAgg) -> dict[str, Any] | None:
     """What sets the page's explorer to an aggregation, or to the heaviest channel of its f; None: it cannot be."""
     if agg.channels > 1:
@@ -133,7 +131,7 @@ def _recorded(history: Any) -> dict[str, Any]:
     record = history.to_dict() if hasattr(history, "to_dict") else history
     if record is None:
         return {"steps": [], "layers": {}}
-    if not isinstance(record, Mapping) or not {"steps", "layers"} <= set(record):
+    if not is_history(record):
         raise ValueError(f"history must be a fmean.History or its to_dict(), got {type(history).__name__}")
     return dict(record)
 

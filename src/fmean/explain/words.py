@@ -19,8 +19,10 @@ def paragraph(e: Explanation) -> str:
     """Sentences on: which standard aggregator it is like, which elements count, the sign, β, the size of the set."""
     if not e.finite:
         return "It cannot be used: some of its numbers are NaN or infinite, as after a training that diverged."
-    sentences = [_likeness(e), _influence(e), _sign(e), _centring(e), _growth(e), _range(e)]
-    return " ".join(sentence for sentence in sentences if sentence)
+    does = [sentence for sentence in (_influence(e), _sign(e), _centring(e), _doubling(e)) if sentence]
+    if e.channels > 1 and does:
+        does.insert(0, f"Feature {e.feature}, a typical one:")
+    return " ".join([_likeness(e), *does, _range(e)])
 
 
 def _likeness(e: Explanation) -> str:
@@ -34,6 +36,8 @@ def _likeness(e: Explanation) -> str:
             f"{title(name)} ({count})" for name, count in sorted(counts.items(), key=lambda item: -item[1])
         )
         return f"Each of the {e.channels} features has an aggregation of its own, most like: {listed}."
+    if all(one == 0 for _, one in e.nearest):
+        return "It gives the same result for all sets like those it has met, and so is like no other aggregation."
     if r >= 0.995:
         return f"This is {title(first)} in all but name (correlation {_r(r)})."
     if r >= 0.95:
@@ -67,8 +71,8 @@ def _sign(e: Explanation) -> str:
 
 
 def _centring(e: Explanation) -> str:
-    beta = e.beta
-    if e.channels > 1 or abs(beta) < 0.1:
+    beta = e.typical.beta.item()
+    if abs(beta) < 0.1:
         return ""
     if 0.9 <= beta <= 1.1:
         return "It looks at the deviations from the set's mean alone: the same number added to all changes nothing."
@@ -79,16 +83,19 @@ def _centring(e: Explanation) -> str:
     return f"Before that, {-beta:.2g} times the set's mean is added to every element, so that it counts more."
 
 
-def _growth(e: Explanation) -> str:
-    g = e.growth
-    if abs(g - 1) < 0.05:
+def _doubling(e: Explanation) -> str:
+    kind, by = e.doubling.kind, e.doubling.by
+    if kind == "same":
         return "The size of the set makes no difference: with every element twice the result is the same."
-    if abs(g - 2) < 0.1:
-        return "It grows with the size of the set as a sum does: twice the elements, twice the result."
-    if g < 0 or g > 1e3:
-        return "With every element twice the result is another one altogether."
-    how = "grows" if g > 1 else "shrinks"
-    return f"It {how} with the size of the set: with every element twice the result is {g:.2f} times as large."
+    if kind == "plus":
+        how = "more" if by > 0 else "less"
+        return f"The size of the set counts: with every element twice the result is {abs(by):.2g} {how}."
+    if kind == "times" and 0 < by < 1e3:
+        if abs(by - 2) < 0.1:
+            return "It grows with the size of the set as a sum does: twice the elements, twice the result."
+        how = "grows" if by > 1 else "shrinks"
+        return f"It {how} with the size of the set: with every element twice the result is {by:.2f} times as large."
+    return "The size of the set counts: with every element twice the result is another one, by no fixed factor."
 
 
 def _range(e: Explanation) -> str:
@@ -96,8 +103,14 @@ def _range(e: Explanation) -> str:
     if e.range.seen:
         few, _, many = (round(n) for n in e.range.sizes)
         size = f"{few}" if few == many else f"{few} to {many}"
-        return f"(In training it met elements from {low:.3g} to {high:.3g}, in sets of {size}.)"
-    return "(It has seen no data in training; all this is for elements drawn from N(0, 1), 1 to 10 in a set.)"
+        values = f"elements from {_between(low, high)} to {_between(high, low)}" if high > low else f"only {low:.4g}"
+        return f"(In training it met {values}, in sets of {size}.)"
+    return "(It kept no record of data in training; all this is for elements drawn from N(0, 1), 1 to 10 in a set.)"
+
+
+def _between(value: float, other: float) -> str:
+    """A number, to as many digits as tell it from another; at least three."""
+    return next((text for n in range(3, 12) if (text := f"{value:.{n}g}") != f"{other:.{n}g}"), f"{value:g}")
 
 
 def _r(correlation: float) -> str:

@@ -3,7 +3,7 @@
 `python -m fmean.experiments.benchmark` does what `fmean reproduce benchmark` does, without typer and rich.
 """
 
-from .evaluation import accuracy
+from .evaluation import accuracy, answer
 from .models import Network, load_model, save_model
 
-__all__ = ["Network", "accuracy", "load_model", "save_model"]
+__all__ = ["Network", "accuracy", "answer", "load_model", "save_model"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.nn import GraphConv, global_mean_pool
 
-from ...checkpoint import save_atomically
+from ...checkpoint import read, save_atomically
 from ...genagg import GenAgg
 from ...nn import GraphConv as FusedGraphConv
 from .aggregators import aggregator
@@ -144,10 +143,7 @@ def save_model(model: Network, path: str | Path, dataset: str, protocol: str, **
 
 def load_model(path: str | Path) -> tuple[Network, dict[str, Any]]:
     """The network that `save_model` wrote, ready to be used, and what else the file says about it."""
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
-        raise ValueError(f"{path} is not a model of fmean reproduce benchmark: {type(error).__name__}") from None
+    content = read(path, "a model of fmean reproduce benchmark")
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path} is not a model of fmean reproduce benchmark: it has no mark {FORMAT!r}")
     try:

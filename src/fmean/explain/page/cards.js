@@ -14,17 +14,19 @@ function centringWords(beta) {
   return beta <= 1.1 ? "only deviations from the mean count" : "more than the mean is taken off";
 }
 
-// A scale from −1 to 2 with a mark for each value, as strong as its weight.
-function gauge(symbol, kind, values, weights, ends, inWords) {
+// A scale from −1 to 2 with a mark for each value, as strong as its weight; the main one is their mean, weighted as f⁻¹
+// weighs the channels, or else their median.
+function gauge(symbol, kind, values, weights, mean, ends, inWords) {
   const known = values.filter((v) => v !== null);
   const weighted = weights.length === values.length && known.length === values.length;
-  const main = weighted ? known[weights.indexOf(Math.max(...weights))] : known.length ? median(known) : null;
+  const main = weighted ? mean : known.length === values.length && known.length ? median(known) : null;
   const place = (v) => `${(100 * (clamp(v, -1, 2) + 1)) / 3}%`;
   const marks = known.slice(0, 400).map((v, i) =>
     h("i", { class: "mark", style: { left: place(v), opacity: weighted ? strength(weights[i]) : 0.3 } }));
   if (main !== null) marks.push(h("i", { class: "mark main", style: { left: place(main) } }));
   const spread = !weighted && known.length > 1
-    ? h("small", {}, ` median of ${known.length}, ${fixed(Math.min(...known))} to ${fixed(Math.max(...known))}`) : null;
+    ? h("small", {}, ` median of ${known.length}, ${fixed(Math.min(...known))} to ${fixed(Math.max(...known))}`)
+    : weighted && known.length > 1 ? h("small", {}, ` mean of its channels: ${known.map((v) => fixed(v)).join(", ")}`) : null;
   const scale = [0, 1].map((v, i) => h("span", { class: "tick", style: { left: place(v) } }, h("b", {}, v), " ", ends[i]));
   return h("div", { class: `fact ${kind}` },
     h("div", { class: "figure" }, h("span", { class: "symbol" }, symbol), " ", h("b", {}, fixed(main)), spread),
@@ -32,17 +34,26 @@ function gauge(symbol, kind, values, weights, ends, inWords) {
     h("p", {}, main === null ? "not a number" : inWords(main)));
 }
 
-// Of a product, say, the result with every element twice is no multiple of the other.
-const measurable = (growth) => growth !== null && growth > 0 && growth < 1000;
-const times = (growth) => (measurable(growth) ? `× ${fixed(growth)}` : "–");
+// What becomes of the result when every element is there twice, in short. Of a product, say, it is no multiple.
+function twice({ kind, by }) {
+  if (by === null || kind === "other" || (kind === "times" && (by <= 0 || by >= 1000))) return "–";
+  if (kind === "plus") return `${by < 0 ? "−" : "+"} ${fixed(Math.abs(by))}`;
+  return `× ${kind === "same" ? "1.00" : fixed(by)}`;
+}
 
-function growthFact(growth) {
-  const said = !measurable(growth) ? "another result altogether" : Math.abs(growth - 1) < 0.03 ? "the same result, as a mean gives"
-    : Math.abs(growth - 2) < 0.06 ? "double the result, as a sum gives"
-    : growth > 1 ? (growth < 2 ? "a larger result, but not double" : "more than double the result") : "a smaller result";
+function twiceInWords({ kind, by }) {
+  if (kind === "same") return "the same result, as a mean gives";
+  if (twice({ kind, by }) === "–") return "another result altogether, by no fixed factor";
+  if (kind === "plus") return `a result that is ${by < 0 ? "less" : "more"} by a fixed number`;
+  if (Math.abs(by - 2) < 0.1) return "double the result, as a sum gives";
+  return by > 1 ? (by < 2 ? "a larger result, but not double" : "more than double the result") : "a smaller result";
+}
+
+function twiceFact(layer) {
+  const of = layer.features?.length ? ` (feature ${layer.feature})` : "";
   return h("div", { class: "fact" },
-    h("div", { class: "figure" }, h("b", {}, times(growth)), h("small", {}, " with every element there twice")),
-    h("p", {}, said));
+    h("div", { class: "figure" }, h("b", {}, twice(layer.doubling)), h("small", {}, ` with every element there twice${of}`)),
+    h("p", {}, twiceInWords(layer.doubling)));
 }
 
 function legendOf(entries) {
@@ -89,7 +100,7 @@ function seriesOf(label, rows) {
   return [{ label: `${label}, median of ${k}`, values: quantile(0.5), band: { low: quantile(0.1), high: quantile(0.9) } }];
 }
 
-function historyOf(layer, { steps, alpha, beta, nearest, parameters }) {
+function historyOf(layer, { steps, alpha, beta, nearest, parameters, curves }) {
   const pictures = [];
   const add = (title, label, figure, keys) => {
     const place = chart(h("div", { class: "chart low" }), `${label} ${layer.name} during training`, figure);
@@ -107,6 +118,10 @@ function historyOf(layer, { steps, alpha, beta, nearest, parameters }) {
   for (const [title, some] of [["Numbers of f", numbers.filter((one) => !weighs(one))], ["Weights of its channels", numbers.filter(weighs)]]) {
     if (some.length) add(title, `${title} in`, () => linesFigure(steps, some, ""), keysOf(some));
   }
+  if (curves?.length) {
+    const keys = curves[0].y.map((_, i) => ({ label: curves[0].y.length > 1 ? `channel ${i + 1}` : "f", i }));
+    add("f, from pale at first to dark", "f in", () => pastCurvesFigure(curves), keys);
+  }
   return pictures.length ? h("section", {}, h("h3", {}, "During training"), h("div", { class: "pictures four" }, pictures)) : null;
 }
 
@@ -122,9 +137,9 @@ function featuresOf(layer) {
     h("i", { class: `colour-${i % PALETTES.light.length}`, style: { "flex-grow": n } })));
   const column = (label) => h("th", { scope: "col" }, label);
   const table = h("table", {}, h("thead", {}, h("tr", {},
-    ["feature", "nearest", "correlation", "α", "β", "growth"].map(column))), h("tbody", {},
+    ["feature", "nearest", "correlation", "α", "β", "set twice"].map(column))), h("tbody", {},
     layer.features.map((one, i) => h("tr", {}, h("th", { scope: "row" }, i), h("td", {}, words(one.nearest)),
-      [correlation(one.correlation), fixed(one.alpha), fixed(one.beta), times(one.growth)].map((text) => h("td", {}, text))))));
+      [correlation(one.correlation), fixed(one.alpha), fixed(one.beta), twice({ kind: "times", by: one.growth })].map((text) => h("td", {}, text))))));
   return h("section", {}, h("h3", {}, `Each of the ${layer.features.length} features has its own`), strip,
     h("ul", { class: "keys" }, shares),
     h("details", {}, h("summary", {}, `Table of all ${layer.features.length} features`),
@@ -139,29 +154,35 @@ function card(layer, i) {
   return h("section", { class: "card layer", id: `layer-${i}`, "aria-labelledby": `layer-${i}-title` },
     h("div", { class: "title" },
       h("h2", { id: `layer-${i}-title` }, layer.name, layer.kind ? h("span", { class: "kind" }, ` · ${layer.kind}`) : null),
-      h("p", { class: r >= 0.95 ? "pill near" : "pill" }, many ? "nearest on average: " : "nearest: ",
-        h("b", {}, words(name)), ` (${correlation(r)})`)),
+      layer.finite ? h("p", { class: r >= 0.95 ? "pill near" : "pill" }, many ? "nearest on average: " : "nearest: ",
+        h("b", {}, words(name)), ` (${correlation(r)})`) : null),
     layer.also?.length ? h("p", { class: "quiet" }, `Shared with ${layer.also.join(", ")}.`) : null,
-    layer.broken ? h("p", { class: "message problem" }, "Some of its parameters are NaN or infinite: training has "
-      + "diverged, and what is said here of the aggregation means little.") : null,
-    h("p", { class: "sentence" }, layer.text),
-    h("div", { class: "facts" },
-      gauge("α", "alpha", alpha, many ? [] : layer.weights, ["mean", "sum"], sizeWords),
-      gauge("β", "beta", beta, [], ["values", "deviations"], centringWords),
-      growthFact(layer.growth)),
-    many ? h("h3", {}, "A typical feature") : null,
-    h("div", { class: "pictures" }, curves(layer),
-      h("figure", {}, h("figcaption", {}, "The aggregation of two values {x₀, x₁}"), contour), ranking(layer)),
-    featuresOf(layer),
+    h("p", { class: layer.finite ? "sentence" : "message problem" }, layer.text),
+    layer.finite ? pictures(layer, alpha, beta, contour) : null,
     layer.history ? historyOf(layer, layer.history) : null,
     layer.explore ? h("p", {}, h("button", { type: "button", class: "button", onclick: () => explore(layer.explore) },
       layer.weights.length > 1 ? "Open its strongest channel in the explorer" : "Open in the explorer")) : null);
+}
+
+function pictures(layer, alpha, beta, contour) {
+  const many = layer.features?.length > 0;
+  return [
+    h("div", { class: "facts" },
+      gauge("α", "alpha", alpha, many ? [] : layer.weights, layer.mean_alpha, ["mean", "sum"], sizeWords),
+      gauge("β", "beta", beta, [], null, ["values", "deviations"], centringWords),
+      twiceFact(layer)),
+    many ? h("h3", {}, `A typical feature: ${layer.feature}`) : null,
+    h("div", { class: "pictures" }, curves(layer),
+      h("figure", {}, h("figcaption", {}, "The aggregation of two values {x₀, x₁}"), contour), ranking(layer)),
+    featuresOf(layer),
+  ];
 }
 
 function overview(layers) {
   const cell = (content) => h("td", {}, content);
   const kinds = layers.some((layer) => layer.kind);
   const nearest = (layer) => {
+    if (!layer.finite) return "not a number";
     if (!layer.features?.length) return [h("b", {}, words(layer.nearest[0][0])), ` ${correlation(layer.nearest[0][1])}`];
     const counts = nearestOfEach(layer);
     return ["of its features ", ...counts.slice(0, 3).flatMap(([name, n], i) => [i ? ", " : "", `${n} `, h("b", {}, words(name))]),
@@ -169,7 +190,7 @@ function overview(layers) {
   };
   const rows = layers.map((layer, i) => h("tr", {},
     h("th", { scope: "row" }, h("a", { href: `#layer-${i}` }, layer.name)),
-    kinds ? h("td", { class: "kind" }, layer.kind ?? "") : null, cell(nearest(layer)), cell(times(layer.growth))));
+    kinds ? h("td", { class: "kind" }, layer.kind ?? "") : null, cell(nearest(layer)), cell(twice(layer.doubling))));
   const heads = ["layer", kinds ? "kind" : null, "nearest", "set twice"].filter(Boolean)
     .map((label) => h("th", { scope: "col", class: label === "kind" ? "kind" : null }, label));
   return h("div", { class: "scroll" }, h("table", { class: "overview" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)));

@@ -74,10 +74,14 @@ function base() {
 }
 
 function contourFigure(x, z, height = 280, point = null) {
-  const size = Math.max(...z.flat().map((v) => (Number.isFinite(v) ? Math.abs(v) : 0))) || 1;
+  const known = z.flat().filter(Number.isFinite), low = Math.min(...known, 0), high = Math.max(...known, 0);
+  // White is 0; but where all is far from 0 and differs little, white is the middle, or all would be of one colour.
+  const narrow = known.length > 0 && Math.max(...known) - Math.min(...known) < 0.2 * Math.max(-low, high);
+  const middle = narrow ? (Math.max(...known) + Math.min(...known)) / 2 : 0;
+  const size = Math.max(...known.map((v) => Math.abs(v - middle)), 0) || 1;
   const ink = INK[theme()];
   const data = [{
-    type: "contour", x, y: x, z, zmin: -size, zmax: size, colorscale: SCALES[theme()],
+    type: "contour", x, y: x, z, zmin: middle - size, zmax: middle + size, colorscale: SCALES[theme()],
     contours: { coloring: "heatmap", showlabels: true, labelfont: { size: 10, color: ink.text } },
     line: { color: ink.line, width: 0.8 }, ncontours: 16,
     colorbar: { thickness: 8, outlinewidth: 0, len: 1, nticks: 5, tickfont: { size: 10 }, tickformat: "~g", xpad: 4, ypad: 0 },
@@ -102,15 +106,28 @@ function curveFigure(curve, inverse, height = 280) {
     line: { color: colour(i), width: 1.5 + 2 * weight }, opacity: strength(weight),
     hovertemplate: `${plain(label)}<br>%{x:.3g} → %{y:.3g}<extra></extra>`,
   }));
-  if (curve.standard && !inverse) {
+  if (curve.standard) {
+    const { y, inverse: back } = curve.standard;
     data.unshift({
-      type: "scatter", mode: "lines", x: curve.x, y: curve.standard.y, hoverinfo: "skip",
+      type: "scatter", mode: "lines", x: inverse ? back.s : curve.x, y: inverse ? back.x : y, hoverinfo: "skip",
       line: { color: ink.soft, width: 5, dash: "dot" }, opacity: 0.6,
     });
   }
   const [x, y] = inverse ? ["s", "f⁻¹(s)"] : ["x", "f(x), stretched"];
   const ends = inverse ? {} : { range: [-1.1, 1.1], tickvals: [-1, 0, 1] };
   return { data, layout: { height, xaxis: { title: { text: x } }, yaxis: { title: { text: y }, ...ends } } };
+}
+
+// f at up to six steps of training.
+function pastCurvesFigure(curves) {
+  const last = curves.length - 1, some = Math.min(6, curves.length);
+  const chosen = [...new Set(Array.from({ length: some }, (_, i) => Math.round((last * i) / Math.max(1, some - 1))))];
+  const data = chosen.flatMap((i) => curves[i].y.map((y, k) => ({
+    type: "scatter", mode: "lines", x: curves[i].x, y, hoverinfo: "skip",
+    line: { color: colour(k), width: 1.5 }, opacity: 0.15 + (0.85 * i) / Math.max(1, last),
+  })));
+  const ends = { range: [-1.1, 1.1], tickvals: [-1, 0, 1] };
+  return { data, layout: { height: 220, xaxis: { title: { text: "x" } }, yaxis: { title: { text: "f(x), stretched" }, ...ends } } };
 }
 
 // Numbers over the steps of training; of more than eight, the middle and the range of most.

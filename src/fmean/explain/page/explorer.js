@@ -39,12 +39,14 @@ function showValue() {
   if (bad) {
     element("message").textContent = problem;
     element("value").textContent = "–";
+    delete element("value").dataset.value;
     return null;
   }
   const y = aggregate(numbers, chosen().make(state), state.alpha, state.beta);
   const mu = aggregate(numbers, identity(), 0, 0);
   element("message").textContent = `${several(numbers.length, "number")}, mean ${number(mu, 4)}`;
-  element("value").textContent = number(y);
+  element("value").textContent = number(y, 10);
+  element("value").dataset.value = y; // as a machine reads it
   for (const name of BESIDE) {
     const { make, alpha, beta } = PRESETS[name];
     beside.append(h("div", {}, h("dt", {}, name), h("dd", {}, number(aggregate(numbers, make(), alpha, beta), 4))));
