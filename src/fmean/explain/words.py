@@ -21,7 +21,7 @@ def paragraph(e: Explanation) -> str:
         return "It cannot be used: some of its numbers are NaN or infinite, as after a training that diverged."
     does = [sentence for sentence in (_influence(e), _sign(e), _centring(e), _doubling(e)) if sentence]
     if e.channels > 1 and does:
-        does.insert(0, f"Feature {e.feature}, a typical one:")
+        does[0] = f"Feature {e.feature} is typical: {does[0][0].lower()}{does[0][1:]}"
     return " ".join([_likeness(e), *does, _range(e)])
 
 
