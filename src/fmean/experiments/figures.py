@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..explain.curves import contour
-from ..explain.pictures import draw_contour, figure, write
+from ..explain.pictures import draw_contour, draw_scale, figure, write
 from ..functions import Exp, LogAbs, ScalarFunction, Sigmoid, Tanh
 from ..genagg import GenAgg
 
@@ -28,6 +28,6 @@ def draw_figures(folder: Path, largest: float = 3.0) -> list[Path]:
     for axes, (f, alpha, beta) in zip(grid, FIGURE_1, strict=True):
         agg = GenAgg(f(), alpha, beta, learn_alpha=False, learn_beta=False)
         # An even number of points: none lies where x₀ = −x₁ or x = 0, at a pole.
-        page.colorbar(draw_contour(axes, contour(agg, -largest, largest, 120)), ax=axes, shrink=0.8)
+        draw_scale(page, axes, draw_contour(axes, contour(agg, -largest, largest, 100)))
         axes.set_title(f"θ = ⟨{agg.f.formula}, {alpha:g}, {beta:g}⟩".replace("-", "−"))
     return [write(page, folder / f"figure1.{suffix}") for suffix in ("png", "svg")]

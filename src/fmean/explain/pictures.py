@@ -14,7 +14,7 @@ from .words import title
 if TYPE_CHECKING:
     from .explanation import Explanation
 
-__all__ = ["COLOURS", "draw_contour", "draw_explanation", "draw_function", "figure", "write"]
+__all__ = ["COLOURS", "draw_contour", "draw_explanation", "draw_function", "draw_scale", "figure", "write"]
 
 # Okabe and Ito's colours, told apart by the colour-blind as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -85,6 +85,13 @@ def draw_contour(axes: Any, drawn: dict[str, Any], levels: int = 14) -> Any:
     return shades
 
 
+def draw_scale(page: Any, axes: Any, shades: Any) -> None:
+    """The colours of a contour and their numbers, beside it."""
+    from matplotlib.ticker import MaxNLocator
+
+    page.colorbar(shades, ax=axes, shrink=0.8, ticks=MaxNLocator(6))
+
+
 def draw_explanation(e: Explanation, path: Path) -> Path:
     """f with the nearest standard f over it, f⁻¹, and ⊕{x₀, x₁}, with the paragraph below."""
     low, high = e.bounds
@@ -97,7 +104,7 @@ def draw_explanation(e: Explanation, path: Path) -> Path:
     left.legend(fontsize=8, loc="best", framealpha=0.6)
     draw_inverse(middle, drawn)
     middle.set_title("f⁻¹(s)", fontsize=11)
-    page.colorbar(draw_contour(right, contour(e.typical, low, high)), ax=right, shrink=0.8)
+    draw_scale(page, right, draw_contour(right, contour(e.typical, low, high)))
     right.set_title("⊕{x₀, x₁}, of two elements", fontsize=11)
     name, r = e.nearest[0]
     head = f"{e.name}: " if e.name else ""

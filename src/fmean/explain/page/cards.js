@@ -26,7 +26,7 @@ function gauge(symbol, kind, values, weights, mean, ends, inWords) {
   if (main !== null) marks.push(h("i", { class: "mark main", style: { left: place(main) } }));
   const spread = !weighted && known.length > 1
     ? h("small", {}, ` median of ${known.length}, ${fixed(Math.min(...known))} to ${fixed(Math.max(...known))}`)
-    : weighted && known.length > 1 ? h("small", {}, ` mean of its channels: ${known.map((v) => fixed(v)).join(", ")}`) : null;
+    : weighted && known.length > 1 ? h("small", {}, ` channels: ${known.map((v) => fixed(v)).join(", ")}`) : null;
   const scale = [0, 1].map((v, i) => h("span", { class: "tick", style: { left: place(v) } }, h("b", {}, v), " ", ends[i]));
   return h("div", { class: `fact ${kind}` },
     h("div", { class: "figure" }, h("span", { class: "symbol" }, symbol), " ", h("b", {}, fixed(main)), spread),
