@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from ..kernels import Segments, fused_terms, squares_of_terms
 from ..kernels.expression import Expression, exp, log, maximum, minimum
-from ..kernels.recipes import RECIPES, P, Recipe, outside, within
+from ..kernels.recipe import P, Recipe, outside, within
+from ..kernels.recipes import RECIPES
 
 __all__ = ["Mean", "PowerMean", "Softmax"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from .expression import ELEMENT, PARAMETER, ROW, Expression, absolute, below, frontier, gradient, variable
-from .recipes import Recipe
+from .recipe import Recipe
 
 __all__ = ["Sections"]
 
