@@ -15,7 +15,7 @@ from rich.table import Table
 
 from ..experiments.paper import COLUMNS, CORRELATION
 from ..experiments.record import cores
-from ..experiments.regression import EXPERIMENTS, METHODS, Settings
+from ..experiments.regression import EXPERIMENTS, METHODS, USUAL, Settings
 from ..experiments.reproduce import AlreadyRunningError, Reproduction
 from ..experiments.tables import draw_training, markdown, means
 from .base import app, console, typed
@@ -31,7 +31,8 @@ Quick = Annotated[bool, typer.Option("--quick", help="Fewer steps, smaller batch
 Trials = Annotated[int | None, typer.Option(help="Trials of each method. (default: 10)")]
 Steps = Annotated[int | None, typer.Option(help="Steps of training. (default: 10000)")]
 Methods = Annotated[
-    list[str] | None, typer.Option("--method", help=f"May be repeated; all, if none is given: {', '.join(METHODS)}.")
+    list[str] | None,
+    typer.Option("--method", help=f"May be repeated: {', '.join(METHODS)}. (default: all but the last)"),
 ]
 Workers = Annotated[int | None, typer.Option(help="Processes. (default: one for each core, one on a GPU)")]
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
@@ -62,7 +63,7 @@ def _command(experiment: str) -> Callable[..., None]:
         try:
             settings = Settings(experiment, **options)
             folder = Path("reproduced") / name
-            made = Reproduction(settings, tuple(method or METHODS), out, folder, workers, typed(), fresh)
+            made = Reproduction(settings, tuple(method or USUAL), out, folder, workers, typed(), fresh)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
         except AlreadyRunningError as error:

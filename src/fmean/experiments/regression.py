@@ -24,7 +24,7 @@ from .graphs import Graphs, random_graphs, standard_targets
 from .learn import correlation
 from .stacks import GNN, Aggregator, Make, Stack, restrain
 
-__all__ = ["EXPERIMENTS", "METHODS", "Experiment", "Learner", "Method", "Settings", "draw"]
+__all__ = ["EXPERIMENTS", "METHODS", "USUAL", "Experiment", "Learner", "Method", "Settings", "draw"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Method:
     make: Make
     baseline: bool = False
     """Whether it is one of PyG's, which have no random start and hence, outside of a GNN, nothing to choose from."""
+    extra: bool = False
+    """Whether it is run only where it is asked for by its name."""
 
 
 def _invertible(channels: int) -> GenAgg:
@@ -49,7 +51,12 @@ METHODS: dict[str, Method] = {
     "power": Method(PowerMean, baseline=True),
     "softmax": Method(Softmax, baseline=True),
     "mean": Method(Mean, baseline=True),
+    # f: R → R, the form that the paper calls the most human-interpretable.
+    "genagg-mlp-scalar": Method(
+        lambda channels: GenAgg(MLPAutoencoder([1, 2, 2, 1], channels=channels), channels=channels), extra=True
+    ),
 }
+USUAL = tuple(name for name, method in METHODS.items() if not method.extra)
 
 
 @dataclass(frozen=True)

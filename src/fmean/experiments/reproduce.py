@@ -20,7 +20,7 @@ import torch
 from ..checkpoint import set_aside
 from ..standard import STANDARD
 from .record import write_record
-from .regression import EXPERIMENTS, METHODS, Learner, Settings, draw
+from .regression import EXPERIMENTS, METHODS, USUAL, Learner, Settings, draw
 
 __all__ = ["AlreadyRunningError", "Reproduction"]
 
@@ -166,11 +166,17 @@ class Reproduction:
         rows.sort(key=lambda row: (STANDARD.index(row["target"]), list(METHODS).index(row["method"]), row["trial"]))
         more = {
             "experiment": EXPERIMENTS[self.settings.experiment].title,
-            "finished": len(rows) == len(STANDARD) * len(METHODS) * settings.trials,
+            "finished": {(method, t) for method in self._wanted for t in range(settings.trials)} <= set(self.rows),
             "settings": asdict(settings),
             "points": self.settings.points,
         }
         write_record(self.out, "; ".join(dict.fromkeys(self.commands)), rows, **more)
+
+    @property
+    def _wanted(self) -> tuple[str, ...]:
+        """The usual methods; or, in a record of extra ones alone, these."""
+        there = {method for method, _ in self.rows}
+        return USUAL if there & set(USUAL) else tuple(there)
 
     def _recorded(self) -> dict[tuple[str, int], Rows]:
         """The rows of an earlier run with the same settings, by method and trial."""

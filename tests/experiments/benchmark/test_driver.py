@@ -186,7 +186,9 @@ def start(folder, *more):
     words += ["--out", str(folder / "out.json"), "--folder", str(folder / "run")]
     words += ["--device", "cpu", "--save-every", "0.05"]
     command = [sys.executable, "-W", "ignore", "-m", "fmean.experiments.benchmark", *words, *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    # Whoever started the tests in the background may have them ignore Ctrl-C, and with them their children.
+    return subprocess.Popen(command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **streams)
 
 
 def owners(folder):
