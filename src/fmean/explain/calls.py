@@ -50,7 +50,7 @@ class Call:
         return self.y[self.index.bincount(minlength=self.y.size(0)) > 0]
 
     def sets(self, channels: int, seed: int = 0) -> Sets:
-        """Some of its sets. Features that share an aggregation are sets of their own."""
+        """Some of its sets; where all features share an aggregation, of some of the features."""
         generator = torch.Generator().manual_seed(seed)
         x, index = self.x.flatten(1).double().cpu(), self.index.cpu()
         columns = torch.arange(channels) if channels > 1 else torch.randperm(x.size(1), generator=generator)[:COLUMNS]
@@ -62,10 +62,7 @@ class Call:
         chosen = (number[index] >= 0).nonzero().squeeze(-1)
         chosen = chosen[number[index[chosen]].argsort(stable=True)]
         x, index = x[chosen][:, columns], number[index[chosen]]
-        if channels > 1:
-            return Sets(x, index, order.numel())
-        places = index + order.numel() * torch.arange(columns.numel()).unsqueeze(-1)
-        return Sets(x.t().reshape(-1, 1), places.flatten(), order.numel() * columns.numel())
+        return Sets(x, index, order.numel())
 
 
 @torch.no_grad()
@@ -86,14 +83,17 @@ def listen(run: Callable[[Any], object], model: nn.Module, aggregations: Iterabl
     return found
 
 
-def fit(wanted: Call, given: Call, channels: int) -> list[tuple[float, float]]:
-    """a and b that bring a·given + b nearest to what is wanted: one pair, or one for each feature."""
+def fit(wanted: Call, given: Call) -> list[tuple[float, float]]:
+    """a and b that bring a·given + b nearest to what is wanted, for each feature; 1 and 0, where these do as well."""
     y, s = (call.results.double() for call in (wanted, given))
-    y, s = (v.reshape(-1, v.size(-1) if channels > 1 else 1) for v in (y, s))
+    y, s = (v.reshape(-1, v.size(-1)) for v in (y, s))
     known = y.isfinite() & s.isfinite()
     n = known.sum(0).clamp_min(1)
     y, s = torch.where(known, y, 0.0), torch.where(known, s, 0.0)
     mean_y, mean_s = y.sum(0) / n, s.sum(0) / n
     dy, ds = torch.where(known, y - mean_y, 0.0), torch.where(known, s - mean_s, 0.0)
     a = ((dy * ds).sum(0) / (ds * ds).sum(0)).nan_to_num(0.0, 0.0, 0.0)
-    return list(zip(a.tolist(), (mean_y - a * mean_s).tolist(), strict=True))
+    b = mean_y - a * mean_s
+    plain = ((a - 1).abs() < 0.01) & (b.abs() < 0.02 * (dy.square().sum(0) / n).sqrt())
+    a, b = torch.where(plain, 1.0, a), torch.where(plain, 0.0, b)
+    return list(zip(a.tolist(), b.tolist(), strict=True))

@@ -35,6 +35,7 @@ class Replacement:
     replaced: bool
     scale: float
     shift: float
+    """a and b; the means over the features where each has its own."""
 
     def __str__(self) -> str:
         where = self.layer if self.feature is None else f"{self.layer}[{self.feature}]"
@@ -63,7 +64,7 @@ class _Plan:
     groups: dict[str, list[int]]
     """The features by the standard aggregator that each becomes; "" for those that are left."""
     fits: list[tuple[float, float]]
-    """a and b of each feature."""
+    """a and b of each feature that has an f of its own; where all share it, one pair, or one for each as well."""
     found: list[tuple[str, float]]
     """Of each feature the nearest one, and its correlation."""
     now: nn.Module
@@ -89,7 +90,9 @@ class _Plan:
 
     def _build(self) -> nn.Module:
         parts = {
-            nearest: _standard(nearest, [self.fits[i] for i in features], self.agg)
+            nearest: _standard(
+                nearest, [self.fits[i] for i in features] if self.agg.channels > 1 else self.fits, self.agg
+            )
             if nearest
             else self.agg.feature(features)
             for nearest, features in self.groups.items()
@@ -99,9 +102,10 @@ class _Plan:
         return new.to(self.agg.alpha.device).train(self.agg.training)
 
     def rows(self) -> list[Replacement]:
-        left = self.groups.get("", [])
+        left, held = self.groups.get("", []), self.agg.channels > 1
+        a, b = (sum(values) / len(values) for values in zip(*self.fits, strict=True))
         return [
-            Replacement(self.name, i if self.agg.channels > 1 else None, nearest, r, i not in left, *self.fits[i])
+            Replacement(self.name, i if held else None, nearest, r, i not in left, *(self.fits[i] if held else (a, b)))
             for i, (nearest, r) in enumerate(self.found)
         ]
 
@@ -122,9 +126,10 @@ def harden(
         calibrate: Replace it by the a·⊕ + b that fits best, where ⊕ itself is not as good: what follows a learned
             aggregation counts on its scale.
         run: Runs a model on real data, as in ``lambda model: model(x, edge_index)``. Correlations are then those on
-            this data, and a and b are fitted on it, one layer after the other, each in a model whose earlier layers
-            are hardened already. Without it, sets are drawn that are like those met in training, see `explain`; where
-            features with very different values share a GenAgg, such sets are not much like the real ones.
+            this data, within each feature, and a and b are fitted on it for each feature, one layer after the other,
+            each in a model whose earlier layers are hardened already. Without it, sets are drawn that are like those
+            met in training, see `explain`; where features with very different values share a GenAgg, such sets are
+            not much like the real ones.
 
     Example:
         >>> from torch_geometric.nn import GraphConv
@@ -163,9 +168,8 @@ def _calibrate(root: nn.Module, plans: dict[int, _Plan], calls: dict[int, Call],
         plan = plans[key]
         given = {} if plan.leaves else listen(run, next(root.children()), [plan.now])
         if given:
-            spread, left = call.results.double().std().item(), plan.groups.get("", [])
-            fits = fit(call, given[id(plan.now)], plan.agg.channels)
-            plan.fits = [(1.0, 0.0) if i in left else _rounded(a, b, spread) for i, (a, b) in enumerate(fits)]
+            left = plan.groups.get("", [])
+            plan.fits = [(1.0, 0.0) if i in left else ab for i, ab in enumerate(fit(call, given[id(plan.now)]))]
             plan.put(root)
     next(root.children()).train(training)
 
@@ -194,11 +198,8 @@ def _plan(name: str, agg: GenAgg, threshold: float, calibrate: bool, calls: dict
 
 
 def _fit(found: Likeness, i: int, j: int) -> tuple[float, float]:
-    return _rounded(found.scale[i, j].item(), found.shift[i, j].item(), found.spread[i].item())
-
-
-def _rounded(a: float, b: float, spread: float) -> tuple[float, float]:
     """a and b of a·⊕ + b; 1 and 0, where these do as well."""
+    a, b, spread = found.scale[i, j].item(), found.shift[i, j].item(), found.spread[i].item()
     b = 0.0 if abs(b) < 0.02 * spread else b
     return (1.0, 0.0) if abs(a - 1) < 0.01 and b == 0 else (a, b)
 

@@ -71,25 +71,34 @@ def likeness(agg: GenAgg, sets: int = 2000, seed: int = 0, drawn: Sets | None = 
     drawn = draw_sets(agg, sets, seed) if drawn is None else drawn
     ours = still(agg)
     y, twice = drawn.of(ours), drawn.repeated().of(ours)
-    growth = _growth(y, twice)
+    # Features that share an aggregation are compared each with itself: that they differ from each other says nothing.
+    pooled = agg.channels == 1 and y.size(1) > 1
+
+    def pool(sums: Tensor) -> Tensor:
+        return sums.sum(0, keepdim=True) if pooled else sums
+
+    def flat(v: Tensor) -> Tensor:
+        return v.reshape(-1, 1) if pooled else v
+
+    growth = _growth(flat(y), flat(twice))
     rows, growths, scales, shifts = [], [], [], []
     for name in STANDARD:
         theirs = drawn.of(_standard(name))
         a, b = _centred(y), _centred(theirs)
-        aa, ab, bb = (a * a).sum(0), (a * b).sum(0), (b * b).sum(0)
+        aa, ab, bb = (pool((one * other).sum(0)) for one, other in ((a, a), (a, b), (b, b)))
         rows.append((ab / (aa * bb).sqrt()).nan_to_num(0.0, 0.0, 0.0))
         scale = (ab / bb).nan_to_num(0.0, 0.0, 0.0)
         scales.append(scale)
-        shifts.append((y - scale * theirs).nan_to_num(0.0, 0.0, 0.0).mean(0))
-        growths.append(_growth(theirs, drawn.repeated().of(_standard(name))))
+        shifts.append(flat((y - scale * theirs).nan_to_num(0.0, 0.0, 0.0)).mean(0))
+        growths.append(_growth(flat(theirs), flat(drawn.repeated().of(_standard(name)))))
     correlation, standards = torch.stack(rows, -1), torch.stack(growths, -1)
     if not is_finite(agg):
         correlation = torch.zeros_like(correlation)  # sets of one element may come out well all the same
     order = [
         _order(correlation[i].tolist(), (standards[i] - growth[i]).abs().tolist()) for i in range(correlation.size(0))
     ]
-    fit = torch.stack(scales, -1), torch.stack(shifts, -1), _centred(y).square().mean(0).sqrt()
-    return Likeness(correlation, growth, _doubling(y, twice, growth), order, *fit)
+    fit = torch.stack(scales, -1), torch.stack(shifts, -1), flat(_centred(y)).square().mean(0).sqrt()
+    return Likeness(correlation, growth, _doubling(flat(y), flat(twice), growth), order, *fit)
 
 
 def _order(correlation: list[float], distance: list[float]) -> list[int]:
