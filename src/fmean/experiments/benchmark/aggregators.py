@@ -59,9 +59,11 @@ class PNA(Aggregation):  # type: ignore[misc]
         dim: int = -2,
     ) -> Tensor:
         n = self.reduce(x.new_ones(x.size(dim), 1), index, ptr, dim_size, dim, reduce="sum").clamp_min(1)
-        y = self.parts(x, index, ptr, dim_size, dim)
-        y = torch.cat([y, y * n, y / n], -1)
-        return self.linear(y)  # type: ignore[no-any-return]
+        return self.scaled(self.parts(x, index, ptr, dim_size, dim), n)
+
+    def scaled(self, parts: Tensor, n: Tensor) -> Tensor:
+        """W·([1, n, 1/n] ⊗ parts) + b."""
+        return self.linear(torch.cat([parts, parts * n, parts / n], -1))  # type: ignore[no-any-return]
 
 
 def _authors(features: int) -> nn.Module:

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch_geometric.nn import GraphConv, global_mean_pool
+from torch_geometric.nn import global_mean_pool
 
 from ...checkpoint import read, save_atomically
 from ...genagg import GenAgg
 from ...nn import GraphConv as FusedGraphConv
 from .aggregators import aggregator
+from .nodewise import NodewiseGraphConv
 
 __all__ = ["FORMAT", "Network", "load_model", "model_content", "save_model"]
 
@@ -110,7 +111,7 @@ class Network(nn.Module):
 
 def _conv(name: str, hidden: int) -> nn.Module:
     agg = aggregator(name)(hidden)
-    kind = FusedGraphConv if isinstance(agg, GenAgg) else GraphConv
+    kind = FusedGraphConv if isinstance(agg, GenAgg) else NodewiseGraphConv
     layer: nn.Module = kind(hidden, hidden, aggr=agg)
     return layer
 
