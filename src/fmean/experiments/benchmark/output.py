@@ -54,17 +54,29 @@ def _chosen(rows: list[Row], protocol: str, datasets: Iterable[str]) -> tuple[li
 def markdown(record: dict[str, Any]) -> str:
     """All tables for which there are rows."""
     rows = record["rows"]
-    parts = [_paper(rows), _standard(rows), _shares(rows), _citation(rows), _layers(rows)]
+    shares = sorted({row["share"] for row in rows}, reverse=True)
+    parts = [table(rows, share) for table in (_paper, _standard) for share in shares]
+    parts += [_shares(rows), _citation(rows), _layers(rows)]
     return "\n".join(line for part in parts for line in part).strip() + "\n"
 
 
-def _paper(rows: list[Row]) -> list[str]:
-    rows, names, beneath = _chosen([row for row in rows if row["share"] == 1], "paper", DATASETS[:4])
+def _of(share: float) -> str:
+    """
+    >>> _of(0.1), _of(1.0)
+    (', 10% of the data', '')
+    """
+    return "" if share == 1 else f", {share:.0%} of the data"
+
+
+def _paper(rows: list[Row], share: float) -> list[str]:
+    """Beside the paper's, where all the data were used."""
+    rows, names, beneath = _chosen([row for row in rows if row["share"] == share], "paper", DATASETS[:4])
     body = []
     for dataset in DATASETS[:4]:
-        found = figures(rows, dataset, "paper")
+        found = figures(rows, dataset, "paper", share)
         if found:
             body.append([dataset.upper(), *(_bold(found, name) for name in names), _how(found)])
+        if found and share == 1:
             # The paper's f is that of genagg-mlp; where that was not run, its figure stands beside another of ours.
             like = next((n for n in ("genagg-mlp", "genagg-sinh", "genagg-invertible") if n in names), "")
             theirs = [BENCHMARK[dataset].get("genagg" if name == like else name) for name in names]
@@ -73,21 +85,23 @@ def _paper(rows: list[Row]) -> list[str]:
     if not body:
         return []
     heads = ["", *(AGGREGATORS[name].title for name in names), "seeds × epochs"]
-    return ["## Protocol of the paper: test accuracy", "", *_lines(heads, body), *beneath]
+    return [f"## Protocol of the paper{_of(share)}: test accuracy", "", *_lines(heads, body), *beneath]
 
 
-def _standard(rows: list[Row]) -> list[str]:
-    rows, names, beneath = _chosen([row for row in rows if row["share"] == 1], "standard", DATASETS)
+def _standard(rows: list[Row], share: float) -> list[str]:
+    """Beside the leaderboard's, where all the data were used."""
+    rows, names, beneath = _chosen([row for row in rows if row["share"] == share], "standard", DATASETS)
     body = []
     for dataset in DATASETS:
-        found = figures(rows, dataset, "standard")
+        found = figures(rows, dataset, "standard", share)
         if found:
-            others = ", ".join(f"{name} {value:.3f}" for name, value in LEADERBOARD.get(dataset, {}).items())
+            known = LEADERBOARD.get(dataset, {}) if share == 1 else {}
+            others = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
             body.append([dataset.upper(), *(_bold(found, name) for name in names), _how(found), others])
     if not body:
         return []
     heads = ["", *(AGGREGATORS[name].title for name in names), "seeds × epochs", "leaderboard"]
-    return ["## Protocol of the leaderboard: test accuracy", "", *_lines(heads, body), *beneath]
+    return [f"## Protocol of the leaderboard{_of(share)}: test accuracy", "", *_lines(heads, body), *beneath]
 
 
 def _shares(rows: list[Row]) -> list[str]:
@@ -149,10 +163,14 @@ def _short(value: float | None) -> str:
 def _layers(rows: list[Row]) -> list[str]:
     """Of the first seed: the others are in the record."""
     body = []
-    whole = [row for row in rows if row["share"] == 1]
+    most: dict[tuple[str, str], float] = {}  # of a set's shares the largest
+    for row in rows:
+        key = row["dataset"], row["protocol"]
+        most[key] = max(most.get(key, 0.0), row["share"])
+    whole = [row for row in rows if row["share"] == most[row["dataset"], row["protocol"]]]
     for row in (row for protocol in PROTOCOLS for row in _chosen(whole, protocol, DATASETS)[0]):
         if row["aggregator"].startswith("genagg") and row["seed"] == 0 and row["layers"]:
-            where = f"{row['dataset']}, {row['protocol']}, {AGGREGATORS[row['aggregator']].title}"
+            where = f"{row['dataset']}, {row['protocol']}, {AGGREGATORS[row['aggregator']].title}{_of(row['share'])}"
             body.append([where, *learned(row)])
     if not body:
         return []
