@@ -380,6 +380,13 @@ class TestTables:
         for block in text.split("\n\n"):
             assert len({line.count("|") for line in block.splitlines() if line.startswith("|")}) <= 1
 
+    def test_markdown_of_a_share(self):
+        text = markdown({"rows": [row for row in self.rows() if row["share"] == 0.1]})
+        assert text.startswith("## Protocol of the paper, 10% of the data: test accuracy\n")
+        assert "| PATTERN | **0.910 ±0.010** | 0.810 ±0.010 | 0.710 ±0.010 |" in text
+        assert "the paper's |" not in text  # which is of all the data
+        assert "| pattern, paper, GenAgg (sinh), 10% of the data | α 0.10" in text
+
     def test_plots(self, tmp_path):
         names = {path.name for path in draw_training({"rows": self.rows()}, tmp_path / "benchmark.json")}
         assert len(names) == 20
