@@ -189,7 +189,8 @@ def _function(rng, words, channels: int, train: bool) -> nn.Module:
         return Mixture(drawn[: rng.randint(1, 3)], channels)
 
     options = {
-        "sinh": (25, lambda: Sinh(channels)),
+        "sinh": (20, lambda: Sinh(channels)),
+        "sinh_linear": (8, lambda: SinhLinear(channels, rng.choice([0.0, 1.0, -1.0]))),
         "mlp": (20, lambda: MLPAutoencoder(rng.choice(LAYERS), rng.random() < 0.4, channels=channels)),
         "invertible": (10, lambda: InvertibleNN(rng.randint(1, 4), rng.random() < 0.5, channels)),
         "mixture": (12, mixture),
@@ -209,8 +210,8 @@ def _function(rng, words, channels: int, train: bool) -> nn.Module:
                 buffer += torch.randn_like(buffer)
             elif name.endswith("running_var"):
                 buffer *= torch.rand_like(buffer) * 2 + 0.05
-        if isinstance(f, Sinh) and rng.random() < 0.15:  # near a limit: max, min, sum, product
-            part = rng.choice(list(f.parts))
+        if isinstance(f, Sinh | SinhLinear) and rng.random() < 0.15:  # near a limit: max, min, sum, product
+            part = rng.choice(list(f.parts)) if isinstance(f, Sinh) else f
             part.rho.fill_(rng.choice([-4.0, 2.0, 3.0]))
             if hasattr(part, "c"):
                 part.c.fill_(rng.choice([-5.0, 0.0, 5.0]))

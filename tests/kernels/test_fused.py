@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fmean import GenAgg, augmented_f_mean, standard
-from fmean.functions import InvertibleNN, Mixture, MLPAutoencoder, Power
+from fmean.functions import InvertibleNN, Mixture, MLPAutoencoder, Power, SinhLinear
 from fmean.kernels import c_compile, c_kernels, csr, fused, fused_squares, operators, plain
 from fmean.kernels import call as calls
 from fmean.kernels.csr import csr_of_edges, csr_of_index, csr_of_ptr
@@ -30,6 +30,7 @@ ROWS = {
 LEARNABLE = {
     "sinh": lambda: GenAgg(alpha=[0.1, 0.5, 0.9], beta=0.3),
     "sinh, no β": lambda: GenAgg(alpha=[0.1, 0.5, 0.9], learn_beta=False),
+    "sinh, one channel": lambda: GenAgg(SinhLinear(start=0.4), alpha=0.3, beta=0.2),
     "mlp": lambda: GenAgg("mlp", alpha=0.3, beta=0.3).eval(),
     "mlp, training": lambda: GenAgg("mlp", alpha=0.3, beta=0.3),
     "mlp, small": lambda: GenAgg(MLPAutoencoder((1, 3)), alpha=[0.1, 0.2, 0.3]).eval(),
@@ -455,6 +456,7 @@ class TestCSR:
 
 HELD = {
     "sinh": lambda channels: GenAgg("sinh", beta=0.3, channels=channels),
+    "sinh, one channel": lambda channels: GenAgg(SinhLinear(channels), alpha=0.3, beta=0.3, channels=channels),
     "sinh, no β": lambda channels: GenAgg("sinh", learn_beta=False, channels=channels),
     "mlp": lambda channels: GenAgg("mlp", alpha=0.3, beta=0.3, channels=channels).eval(),
     "mlp, training": lambda channels: GenAgg("mlp", beta=0.3, channels=channels),

@@ -32,6 +32,7 @@ class SinhLinear(ScalarFunction):
         super().__init__()
         self.channels = channels
         self.start = start
+        self.recipe = "sinh_linear"
         self.rho = nn.Parameter(expand_parameter(torch.empty(()), channels))
         self.c = nn.Parameter(expand_parameter(torch.empty(()), channels))
         self.reset_parameters()

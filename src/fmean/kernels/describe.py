@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from ..functions import Exp, Identity, InvertibleNN, LogAbs, Mixture, MLPAutoencoder, Power, Sinh
+from ..functions import Exp, Identity, InvertibleNN, LogAbs, Mixture, MLPAutoencoder, Power, Sinh, SinhLinear
 from .recipes import MIXTURE
 
 __all__ = ["Described", "describe"]
@@ -38,6 +38,8 @@ def describe(f: Any, alpha: Any) -> Described | None:
         one, two, three = (part._parameters for part in f._modules["parts"]._modules.values())
         parameters = [one["rho"], one["c"], two["rho"], three["rho"], three["c"], f._parameters["omega"]]
         return Described(name, parameters, 3, f.channels, True)
+    if kind is SinhLinear:
+        return Described(name, [f._parameters["rho"], f._parameters["c"]], 1, f.channels, True)
     if kind is MLPAutoencoder:
         return _mlp(f, name, alpha)
     if kind is InvertibleNN:

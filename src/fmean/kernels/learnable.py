@@ -1,4 +1,4 @@
-"""The f's that are learned, as formulas: `Sinh`, `MLPAutoencoder`, `InvertibleNN`, and a `Mixture`."""
+"""The f's that are learned, as formulas: `SinhLinear`, `Sinh`, `MLPAutoencoder`, `InvertibleNN`, and a `Mixture`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,35 @@ from .expression import (
 )
 from .recipe import HUGE, LARGEST_EXPONENT, P, Recipe, asinh, log_magnitude, outside, two_sinh, within
 
-__all__ = ["InvertibleRecipe", "MLPRecipe", "MixtureRecipe", "SinhRecipe"]
+__all__ = ["InvertibleRecipe", "MLPRecipe", "MixtureRecipe", "SinhLinearRecipe", "SinhRecipe"]
+
+
+class SinhLinearRecipe(Recipe):
+    """p = ρ c α. The sum of sinh is taken twice as large."""
+
+    parameters, layout, scales_ = 3, (1, 1, 1), 1
+
+    def terms(self, v: Expression, p: P) -> list[Expression]:
+        return self.scaled_terms(v, p, [const(0)])
+
+    def overflow(self, t: P) -> Expression:
+        return outside(self.safe(t[0]))
+
+    def safe(self, t: Expression) -> Expression:
+        return within(t, -1e30, 1e30)
+
+    def scaled_terms(self, v: Expression, p: P, h: P) -> list[Expression]:
+        return [two_sinh(exp(p[0]) * v + p[1], h[0])]
+
+    def finish(self, t: P, n: Expression, log_n: Expression, p: P, h: P) -> Expression:
+        return (asinh(exp((p[2] - 1) * log_n) * (0.5 * t[0]), h[0]) - p[1]) / exp(p[0])
+
+    def scales(self, low: Expression, high: Expression, least: Expression, p: P) -> list[Expression]:
+        rate = exp(p[0])
+        return [_scale(maximum(absolute(rate * low + p[1]), absolute(rate * high + p[1])))]
+
+
+LINEAR = SinhLinearRecipe()
 
 
 class SinhRecipe(Recipe):
@@ -38,37 +66,36 @@ class SinhRecipe(Recipe):
         square = v * v + self.eps * self.eps
         size = given(log2(square), (v, (2 / LOG_2) * v * reciprocal(square)))  # log₂ of v² + ε²
         return [
-            two_sinh(exp(p[0]) * v + p[1], const(0)),
+            *LINEAR.terms(v, p),
             exp2(exp(p[2]) * 0.5 * size),
             two_sinh(exp(p[3]) * (LOG_2 / 2) * size + p[4], const(0)),
         ]
 
     def overflow(self, t: P) -> Expression:
-        return outside(within(t[0], -1e30, 1e30), within(t[1], 1e-30, 1e30), within(t[2], -1e30, 1e30))
+        return outside(LINEAR.safe(t[0]), within(t[1], 1e-30, 1e30), within(t[2], -1e30, 1e30))
 
     def scaled_terms(self, v: Expression, p: P, h: P) -> list[Expression]:
         size = log_magnitude(v, self.eps)
         return [
-            two_sinh(exp(p[0]) * v + p[1], h[0]),
+            *LINEAR.scaled_terms(v, p, h),
             exp(exp(p[2]) * (size - h[1])),
             two_sinh(exp(p[3]) * size + p[4], h[2]),
         ]
 
     def finish(self, t: P, n: Expression, log_n: Expression, p: P, h: P) -> Expression:
-        p1, q, p3 = exp(p[0]), exp(p[2]), exp(p[3])
-        y1 = (asinh(exp((p[8] - 1) * log_n) * (0.5 * t[0]), h[0]) - p[1]) / p1
+        q, p3 = exp(p[2]), exp(p[3])
+        y1 = LINEAR.finish(t, n, log_n, [*p[:2], p[8]], h)
         y2 = exp(h[1] + ((p[9] - 1) * log_n + log(t[1])) / q)
         y3 = exp(minimum((asinh(exp((p[10] - 1) * log_n) * (0.5 * t[2]), h[2]) - p[4]) / p3, LARGEST_EXPONENT))
         w = _softmax(p[5:8])
         return w[0] * y1 + w[1] * y2 + w[2] * y3
 
     def scales(self, low: Expression, high: Expression, least: Expression, p: P) -> list[Expression]:
-        p1, p3 = exp(p[0]), exp(p[3])
+        p3 = exp(p[3])
         most = log_magnitude(maximum(absolute(low), absolute(high)), self.eps)
         small = log_magnitude(least, self.eps)
-        m1 = maximum(absolute(p1 * low + p[1]), absolute(p1 * high + p[1]))
         m3 = maximum(absolute(p3 * small + p[4]), absolute(p3 * most + p[4]))
-        return [_scale(m1), most, _scale(m3)]
+        return [*LINEAR.scales(low, high, least, p), most, _scale(m3)]
 
 
 def _softmax(omega: P) -> list[Expression]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from .learnable import InvertibleRecipe, MixtureRecipe, MLPRecipe, SinhRecipe
+from .learnable import InvertibleRecipe, MixtureRecipe, MLPRecipe, SinhLinearRecipe, SinhRecipe
 from .recipe import Recipe
 from .symbolic import ExpRecipe, IdentityRecipe, LimitRecipe, LogAbsRecipe, PowerRecipe
 
@@ -14,6 +14,7 @@ MIXTURE = "mixture of "
 
 RECIPES: dict[str, type[Recipe]] = {
     "sinh": SinhRecipe,
+    "sinh_linear": SinhLinearRecipe,
     "mlp": MLPRecipe,
     "invertible": InvertibleRecipe,
     "identity": IdentityRecipe,

@@ -21,6 +21,7 @@ from torch_geometric.nn.aggr import (
     SumAggregation,
 )
 
+from ...functions import SinhLinear
 from ...genagg import GenAgg
 
 __all__ = ["AGGREGATORS", "PNA", "Aggregator", "aggregator", "available"]
@@ -92,12 +93,13 @@ def _pyg(kind: Callable[..., nn.Module], **options: Any) -> Callable[[int], nn.M
     return lambda features: kind(**options)
 
 
-def _ours(f: str) -> Callable[[int], nn.Module]:
-    return lambda features: GenAgg(f)
+def _ours(f: str | Callable[[], nn.Module]) -> Callable[[int], nn.Module]:
+    return lambda features: GenAgg(f if isinstance(f, str) else f())
 
 
 AGGREGATORS: dict[str, Aggregator] = {
     "genagg-sinh": Aggregator(_ours("sinh"), True, title="GenAgg (sinh)"),
+    "genagg-sinh-linear": Aggregator(_ours(SinhLinear), True, title="GenAgg (sinh, one channel)"),
     "genagg-mlp": Aggregator(_ours("mlp"), True, title="GenAgg (MLP)"),
     "genagg-invertible": Aggregator(_ours("invertible"), True, title="GenAgg (invertible)"),
     "power": Aggregator(_pyg(PowerMeanAggregation, learn=True), True, title="P-Agg"),
