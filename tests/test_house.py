@@ -17,6 +17,7 @@ ORDER = [
     "seen",
     "genagg",
     "nn",
+    "rescale",
     "standard",
     "distributive",
     "checkpoint",

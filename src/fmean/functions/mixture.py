@@ -19,6 +19,7 @@ class Mixture(ScalarFunction):
     Arguments:
         parts: The scalar functions f₁ … f_k.
         channels: 1, or the number of features with an ω of their own.
+        start: Where ω starts. (default: 0, all alike)
 
     Example:
         >>> from fmean.functions import Identity, Power
@@ -30,8 +31,13 @@ class Mixture(ScalarFunction):
         tensor([0., 4.])
     """
 
-    def __init__(self, parts: Sequence[ScalarFunction], channels: int = 1) -> None:
+    def __init__(
+        self, parts: Sequence[ScalarFunction], channels: int = 1, start: Sequence[float] | None = None
+    ) -> None:
         super().__init__()
+        self.start = tuple(start or [0.0] * len(parts))
+        if len(self.start) != len(parts):
+            raise ValueError(f"start must have a number for each of the {len(parts)} parts, got {len(self.start)}")
         for i, part in enumerate(parts):
             if part.k != 1 or part.reduction != "sum":
                 kind = f"{part.k} channels" if part.k != 1 else "a limit p → ±∞"
@@ -42,7 +48,7 @@ class Mixture(ScalarFunction):
         self.k = self.alphas = len(parts)
         self.channels = channels
         self.exact = all(part.exact for part in parts)
-        self.omega = nn.Parameter(expand_parameter(torch.zeros(self.k), channels))
+        self.omega = nn.Parameter(expand_parameter(torch.tensor(self.start), channels))
 
     @property
     def w(self) -> Tensor:
@@ -60,9 +66,14 @@ class Mixture(ScalarFunction):
         return ", ".join(map(str, self.parts)) + f", w={show(self.w)}"
 
     def reset_parameters(self) -> None:
-        nn.init.zeros_(self.omega)
+        with torch.no_grad():
+            self.omega.copy_(self.omega.new_tensor(self.start))
         for part in self.parts:
             part.reset_parameters()  # type: ignore[operator]
+
+    def rescale(self, s: Tensor) -> None:
+        for part in self.parts:
+            part.rescale(s)  # type: ignore[operator]
 
     # A mixture of one is scalar, and has no dimension for channels.
     def _stacked(self, channels: list[Tensor]) -> Tensor:

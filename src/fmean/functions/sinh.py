@@ -23,15 +23,22 @@ class SinhLinear(ScalarFunction):
 
     Becomes the mean and sum (p → 0, c = 0), log-sum-exp (c ≫ 0), max (p → ∞, c > 0), min (p → ∞, c < 0).
 
+    Near c = 0 and for small p·x this is the mean, whose gradient by ρ is 0: learning is slow to leave it. Elements of
+    another scale than 1 are what `fmean.rescale` is for.
+
     Arguments:
         channels: 1, or the number of features with ρ and c of their own.
         start: Where c starts.
+        p: Where p starts.
     """
 
-    def __init__(self, channels: int = 1, start: float = 0.0) -> None:
+    def __init__(self, channels: int = 1, start: float = 0.0, p: float = 1.0) -> None:
         super().__init__()
+        if not p > 0:
+            raise ValueError(f"p must be above 0, got {p}")
         self.channels = channels
         self.start = start
+        self.p_start = p
         self.recipe = "sinh_linear"
         self.rho = nn.Parameter(expand_parameter(torch.empty(()), channels))
         self.c = nn.Parameter(expand_parameter(torch.empty(()), channels))
@@ -39,12 +46,16 @@ class SinhLinear(ScalarFunction):
 
     def reset_parameters(self) -> None:
         # A small spread, so that no start lies on a symmetry (c = 0: neither min nor max is nearer).
-        nn.init.normal_(self.rho, 0.0, 0.1)
+        nn.init.normal_(self.rho, math.log(self.p_start), 0.1)
         nn.init.normal_(self.c, self.start, 0.1)
 
     @property
     def p(self) -> Tensor:
         return self.rho.exp()
+
+    def rescale(self, s: Tensor) -> None:
+        with torch.no_grad():
+            self.rho.sub_(s.log())
 
     argument = "x"
 
@@ -110,6 +121,10 @@ class SinhLog(SinhLinear):
     def __init__(self, channels: int = 1, start: float = -0.5, eps: float = 1e-6) -> None:
         super().__init__(channels, start)
         self.eps = eps
+
+    def rescale(self, s: Tensor) -> None:
+        with torch.no_grad():
+            self.c.sub_(self.p * s.log())
 
     def u(self, x: Tensor) -> Tensor:
         return super().u(torch.hypot(x, x.new_full((), self.eps)).log())
@@ -179,9 +194,14 @@ class Sinh(Mixture):
     A dozen readable numbers that cover all 13 standard aggregators, with an exact inverse:
     f⁻¹(f(x)) = w₁·x + (w₂ + w₃)·|x|.
 
+    It starts between mean and max, with nearly all the weight on the first channel, w₁ = 0.96: in a network the sign of
+    x is worth more than what the two magnitudes have to say, and a layer that begins without it learns more slowly.
+
     Arguments:
         channels: 1, or the number of features with parameters of their own.
         eps: The floor ε in |x| = √(x² + ε²).
+        even: Start with w = ⅓ each and c₁ = 0 instead: as near to each of the 13 as can be, where one of them is to
+            be found and not a network trained.
 
     Example:
         >>> f = Sinh()
@@ -189,7 +209,9 @@ class Sinh(Mixture):
         torch.Size([5, 3])
     """
 
-    def __init__(self, channels: int = 1, eps: float = 1e-6) -> None:
-        super().__init__([SinhLinear(channels), Magnitude(channels, eps), SinhLog(channels, eps=eps)], channels)
+    def __init__(self, channels: int = 1, eps: float = 1e-6, even: bool = False) -> None:
+        first = SinhLinear(channels) if even else SinhLinear(channels, start=1.0, p=2.0)
+        start = None if even else (4.0, 0.0, 0.0)
+        super().__init__([first, Magnitude(channels, eps), SinhLog(channels, eps=eps)], channels, start)
         self.eps = eps
         self.recipe = f"sinh {eps!r}"
