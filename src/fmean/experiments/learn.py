@@ -30,7 +30,7 @@ PAPER = {target: row["genagg"] for target, row in CORRELATION["regression"].item
 # f as it is learned, and from how many starts. Several are trained side by side and the best one is kept: a network
 # can get stuck. An invertible f on x cannot become one on |x|, so half of its starts are of either kind.
 MODELS: dict[str, tuple[int, list[Callable[[int], ScalarFunction]]]] = {
-    "sinh": (2, [lambda channels: Sinh(channels, even=True)]),
+    "sinh": (2, [Sinh]),
     "mlp": (8, [lambda channels: MLPAutoencoder(channels=channels)]),
     "invertible": (
         2,

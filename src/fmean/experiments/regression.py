@@ -45,7 +45,7 @@ def _invertible(channels: int) -> GenAgg:
 
 
 METHODS: dict[str, Method] = {
-    "genagg-sinh": Method(lambda channels: GenAgg(Sinh(channels, even=True), channels=channels)),
+    "genagg-sinh": Method(lambda channels: GenAgg(Sinh(channels), channels=channels)),
     "genagg-mlp": Method(lambda channels: GenAgg(MLPAutoencoder(channels=channels), channels=channels)),
     "genagg-invertible": Method(_invertible),
     "power": Method(PowerMean, baseline=True),

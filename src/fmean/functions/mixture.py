@@ -19,7 +19,6 @@ class Mixture(ScalarFunction):
     Arguments:
         parts: The scalar functions f₁ … f_k.
         channels: 1, or the number of features with an ω of their own.
-        start: Where ω starts. (default: 0, all alike)
 
     Example:
         >>> from fmean.functions import Identity, Power
@@ -31,13 +30,8 @@ class Mixture(ScalarFunction):
         tensor([0., 4.])
     """
 
-    def __init__(
-        self, parts: Sequence[ScalarFunction], channels: int = 1, start: Sequence[float] | None = None
-    ) -> None:
+    def __init__(self, parts: Sequence[ScalarFunction], channels: int = 1) -> None:
         super().__init__()
-        self.start = tuple(start or [0.0] * len(parts))
-        if len(self.start) != len(parts):
-            raise ValueError(f"start must have a number for each of the {len(parts)} parts, got {len(self.start)}")
         for i, part in enumerate(parts):
             if part.k != 1 or part.reduction != "sum":
                 kind = f"{part.k} channels" if part.k != 1 else "a limit p → ±∞"
@@ -48,7 +42,7 @@ class Mixture(ScalarFunction):
         self.k = self.alphas = len(parts)
         self.channels = channels
         self.exact = all(part.exact for part in parts)
-        self.omega = nn.Parameter(expand_parameter(torch.tensor(self.start), channels))
+        self.omega = nn.Parameter(expand_parameter(torch.zeros(self.k), channels))
 
     @property
     def w(self) -> Tensor:
@@ -66,8 +60,7 @@ class Mixture(ScalarFunction):
         return ", ".join(map(str, self.parts)) + f", w={show(self.w)}"
 
     def reset_parameters(self) -> None:
-        with torch.no_grad():
-            self.omega.copy_(self.omega.new_tensor(self.start))
+        nn.init.zeros_(self.omega)
         for part in self.parts:
             part.reset_parameters()  # type: ignore[operator]
 

@@ -23,8 +23,8 @@ class SinhLinear(ScalarFunction):
 
     Becomes the mean and sum (p → 0, c = 0), log-sum-exp (c ≫ 0), max (p → ∞, c > 0), min (p → ∞, c < 0).
 
-    Near c = 0 and for small p·x this is the mean, whose gradient by ρ is 0: learning is slow to leave it. Elements of
-    another scale than 1 are what `fmean.rescale` is for.
+    It starts between mean and max. At c = 0, or where p·x is small, it is a mean, which learning is slow to leave:
+    there the gradient by ρ is 0. Hence `fmean.rescale`, for elements of another scale than 1.
 
     Arguments:
         channels: 1, or the number of features with ρ and c of their own.
@@ -32,7 +32,7 @@ class SinhLinear(ScalarFunction):
         p: Where p starts.
     """
 
-    def __init__(self, channels: int = 1, start: float = 0.0, p: float = 1.0) -> None:
+    def __init__(self, channels: int = 1, start: float = 1.0, p: float = 2.0) -> None:
         super().__init__()
         if not p > 0:
             raise ValueError(f"p must be above 0, got {p}")
@@ -119,7 +119,7 @@ class SinhLog(SinhLinear):
     argument = "log|x|"
 
     def __init__(self, channels: int = 1, start: float = -0.5, eps: float = 1e-6) -> None:
-        super().__init__(channels, start)
+        super().__init__(channels, start, 1.0)
         self.eps = eps
 
     def rescale(self, s: Tensor) -> None:
@@ -194,14 +194,9 @@ class Sinh(Mixture):
     A dozen readable numbers that cover all 13 standard aggregators, with an exact inverse:
     f⁻¹(f(x)) = w₁·x + (w₂ + w₃)·|x|.
 
-    It starts between mean and max, with nearly all the weight on the first channel, w₁ = 0.96: in a network the sign of
-    x is worth more than what the two magnitudes have to say, and a layer that begins without it learns more slowly.
-
     Arguments:
         channels: 1, or the number of features with parameters of their own.
         eps: The floor ε in |x| = √(x² + ε²).
-        even: Start with w = ⅓ each and c₁ = 0 instead: as near to each of the 13 as can be, where one of them is to
-            be found and not a network trained.
 
     Example:
         >>> f = Sinh()
@@ -209,9 +204,9 @@ class Sinh(Mixture):
         torch.Size([5, 3])
     """
 
-    def __init__(self, channels: int = 1, eps: float = 1e-6, even: bool = False) -> None:
-        first = SinhLinear(channels) if even else SinhLinear(channels, start=1.0, p=2.0)
-        start = None if even else (4.0, 0.0, 0.0)
-        super().__init__([first, Magnitude(channels, eps), SinhLog(channels, eps=eps)], channels, start)
+    def __init__(self, channels: int = 1, eps: float = 1e-6) -> None:
+        # In the middle of what it can become: neither nearer to min nor to max, with w = ⅓ each.
+        linear, log = SinhLinear(channels, start=0.0, p=1.0), SinhLog(channels, eps=eps)
+        super().__init__([linear, Magnitude(channels, eps), log], channels)
         self.eps = eps
         self.recipe = f"sinh {eps!r}"

@@ -100,10 +100,8 @@ def _ours(f: str | Callable[[], nn.Module]) -> Callable[[int], nn.Module]:
 
 
 AGGREGATORS: dict[str, Aggregator] = {
-    "genagg-sinh": Aggregator(_ours("sinh"), True, title="GenAgg (sinh)", rescaled=True),
-    "genagg-sinh-linear": Aggregator(
-        _ours(partial(SinhLinear, start=1.0, p=2.0)), True, title="GenAgg (sinh, one channel)", rescaled=True
-    ),
+    "genagg-sinh": Aggregator(_ours("sinh"), True, title="GenAgg (sinh)"),
+    "genagg-sinh-linear": Aggregator(_ours(SinhLinear), True, title="GenAgg (sinh, one channel)", rescaled=True),
     "genagg-mlp": Aggregator(_ours("mlp"), True, title="GenAgg (MLP)"),
     "genagg-invertible": Aggregator(_ours("invertible"), True, title="GenAgg (invertible)"),
     "power": Aggregator(_pyg(PowerMeanAggregation, learn=True), True, title="P-Agg"),
