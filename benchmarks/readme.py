@@ -10,6 +10,7 @@ from typing import Any
 
 from fmean import STANDARD, standard
 from fmean.experiments.bars import number, title
+from fmean.experiments.benchmark.output import markdown as benchmark_markdown
 from fmean.experiments.tables import markdown
 
 ROOT = Path(__file__).parent.parent
@@ -159,8 +160,16 @@ def hardened() -> str:
     return f"{table(header, rows, right=5)}\n\n{made}"
 
 
+def benchmark() -> str:
+    """Its tables of accuracy, without what the layers learned: that is in results/benchmark.md."""
+    record = load("benchmark.json")
+    tables = benchmark_markdown(record).split("## What the layers learned")[0].replace("## ", "### ").strip()
+    machine = f"On {record['machine']}, torch {record['versions']['torch']}"
+    return f"{tables}\n\n{machine}; the commands stand in `results/benchmark.json`."
+
+
 def render(text: str) -> str:
-    made = (the_13, learned, regression, gnn_regression, inversion, speed_gpu, speed_cpu, hardened)
+    made = (the_13, benchmark, learned, regression, gnn_regression, inversion, speed_gpu, speed_cpu, hardened)
     blocks = {block.__name__: block for block in made}
     return re.sub(
         r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)",
@@ -171,7 +180,7 @@ def render(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for path in (ROOT / "README.md", ROOT / "docs" / "explain.md"):
+    for path in (ROOT / "README.md", ROOT / "docs" / "explain.md", ROOT / "docs" / "benchmark.md"):
         old = path.read_text(encoding="utf-8")
         new = render(old)
         if "--check" not in sys.argv:
