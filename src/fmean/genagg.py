@@ -97,13 +97,13 @@ class GenAgg(Aggregation):  # type: ignore[misc]
         if (
             self.training
             and self.observe
-            and self.seen is not None
             and torch.is_grad_enabled()
             and not torch.compiler.is_compiling()
             and not torch._C._are_functorch_transforms_active()
             and not x.is_meta
+            and (seen := self.seen) is not None
         ):
-            self.seen.note(x.detach(), *sets, **more)
+            seen.note(x, *sets, **more)
 
     # A fixed β of 0 needs no centring. A look at a tensor's value would wait for a GPU at every call, so it is taken
     # only when β has changed; and never within torch.compile, which keeps what was seen last.
@@ -115,8 +115,9 @@ class GenAgg(Aggregation):  # type: ignore[misc]
         return id(self.beta), -1 if self.beta.is_inference() else self.beta._version
 
     def _used_beta(self) -> float | Tensor:
-        if isinstance(self.beta, nn.Parameter) or torch._C._are_functorch_transforms_active():
-            return self.beta
+        beta = self._parameters.get("beta")  # past Module.__getattr__, which takes its time
+        if beta is not None or self.beta.requires_grad or torch._C._are_functorch_transforms_active():
+            return self.beta if beta is None else beta
         if not torch.compiler.is_compiling() and self._beta_seen != self._beta_key():
             self._note_beta()
         return self.beta if self._centred else 0.0
@@ -148,7 +149,10 @@ class GenAgg(Aggregation):  # type: ignore[misc]
 
         `max_num_elements` is part of PyG's interface and not needed here.
         """
-        y = augmented_f_mean(x, self.f, self.alpha, self._used_beta(), index, ptr, dim_size, dim)
+        alpha = self._parameters.get("alpha")
+        y = augmented_f_mean(
+            x, self.f, self.alpha if alpha is None else alpha, self._used_beta(), index, ptr, dim_size, dim
+        )
         self._note(x, index, ptr, dim_size, dim)
         return y
 
