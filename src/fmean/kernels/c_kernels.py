@@ -132,7 +132,7 @@ def backward(
     if objective is None:
         return dx, dfactor, d, None
     found = _inversion(name, library, x, factor, rows, flat, objective.step, channels)
-    d[:-2].addcmul_(d[-1], found[1:], value=objective.weight)  # d[-1] is Σ|∂L/∂y|
+    d[:-2] += objective.weight * d[-1] * found[1:]  # d[-1] is Σ|∂L/∂y|
     return dx, dfactor, d, found[0]
 
 
