@@ -121,4 +121,4 @@ def split(d: Tensor, theta: Sequence[Tensor]) -> list[Tensor]:
         parts = torch.split(d[: sum(sizes)].t(), sizes, 1)
         return [part.reshape(p.shape) for part, p in zip(parts, theta, strict=True)]
     unflatten: Any = torch._C._nn.unflatten_dense_tensors
-    return unflatten(d[: sum(p.numel() for p in theta)], theta)  # type: ignore[no-any-return]
+    return unflatten(d, theta)  # type: ignore[no-any-return]  # and what there is more is left out

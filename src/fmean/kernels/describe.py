@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from ..functions import Exp, Identity, InvertibleNN, LogAbs, Mixture, MLPAutoencoder, Power, Sinh, SinhLinear
+from ..functions.base import parameter
 from ..functions.mlp import MOST_FUSED
 from .recipes import MIXTURE
 
-__all__ = ["Described", "attribute", "describe"]
+__all__ = ["Described", "describe"]
 
 NAMES = [str(i) for i in range(MOST_FUSED)]  # of the parameters in a ParameterList
 SYMBOLIC = (Identity, LogAbs, Power, Exp)
@@ -28,12 +29,6 @@ class Described(NamedTuple):
     """Whether f has something to learn; symbolic functions have not, and are summed in float64."""
 
 
-def attribute(module: nn.Module, name: str) -> Tensor:
-    """module.name, past Module.__getattr__ if it can be: this is on the way of every call, and adds up."""
-    found = module._parameters.get(name)
-    return getattr(module, name) if found is None else found  # type: ignore[no-any-return]
-
-
 def describe(f: Any, alpha: Any) -> Described | None:
     """The recipe for f, or None where there is none. A subclass may compute something else: it has none."""
     kind, name = type(f), getattr(f, "recipe", None)
@@ -43,15 +38,15 @@ def describe(f: Any, alpha: Any) -> Described | None:
         return None
     if kind is Sinh:
         one, two, three = f._modules["parts"]._modules.values()
-        parameters = [attribute(one, "rho"), attribute(one, "c"), attribute(two, "rho")]
-        parameters += [attribute(three, "rho"), attribute(three, "c"), attribute(f, "omega")]
+        parameters = [parameter(one, "rho"), parameter(one, "c"), parameter(two, "rho")]
+        parameters += [parameter(three, "rho"), parameter(three, "c"), parameter(f, "omega")]
         return Described(name, parameters, 3, f.channels, True)
     if kind is SinhLinear:
-        return Described(name, [attribute(f, "rho"), attribute(f, "c")], 1, f.channels, True)
+        return Described(name, [parameter(f, "rho"), parameter(f, "c")], 1, f.channels, True)
     if kind is MLPAutoencoder:
         return _mlp(f, name, alpha)
     if kind is InvertibleNN:
-        return Described(name, [attribute(f, "weights"), attribute(f, "t")], 1, f.channels, True)
+        return Described(name, [parameter(f, "weights"), parameter(f, "t")], 1, f.channels, True)
     return Described(name, [], 1, 1, False) if kind in SYMBOLIC else None
 
 
@@ -93,5 +88,9 @@ def _layers(network: Any) -> list[Tensor]:
 
 
 def _listed(parameters: nn.ParameterList) -> list[Tensor]:
-    """What a ParameterList holds, in order, past its own slow way to it."""
-    return [attribute(parameters, name) for name in NAMES[: len(parameters)]]
+    """What a ParameterList holds, in order, past its own slow way to it where that is possible: see `parameter`."""
+    names = NAMES[: len(parameters)]
+    try:
+        return [cast(Tensor, parameters._parameters[name]) for name in names]
+    except KeyError:
+        return [parameter(parameters, name) for name in names]

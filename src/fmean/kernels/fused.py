@@ -134,8 +134,9 @@ def _fused(
     f: Any,
 ) -> Tensor | None:
     """`fused_terms` of what may be fused."""
-    for p in theta:
-        if p is None or p.dtype != torch.float32:
+    device = x.device
+    for p in theta:  # kernels are given bare pointers: they would not see that one leads elsewhere
+        if p is None or p.dtype != torch.float32 or p.device != device:
             return None
     parameters = cast(Sequence[Tensor], theta)
     flat = x.dim() == 2
@@ -197,7 +198,7 @@ def may_fuse(x: Tensor, index: Any, ptr: Any, factor: Tensor | None) -> bool:
         and x.numel() > 0
         and not (index is None and ptr is None)
         and (index is None or index.numel() > 0)
-        and (factor is None or factor.dtype == torch.float32)
+        and (factor is None or (factor.dtype == torch.float32 and factor.device == x.device))
         and not _plain
         and not torch._C._are_functorch_transforms_active()
     )  # fmt: skip
