@@ -129,7 +129,7 @@ def parameter(module: nn.Module, name: str) -> Tensor:
     It is not where the parameter is none of the module's own, as in the replicas of DataParallel, or parametrised.
     """
     found = module._parameters.get(name)
-    return getattr(module, name) if found is None else found  # type: ignore[no-any-return]
+    return getattr(module, name) if found is None else found
 
 
 def wide(x: Tensor) -> torch.dtype:

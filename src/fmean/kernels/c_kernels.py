@@ -206,7 +206,7 @@ def _whole(count: int) -> Tensor:
 def _flat(theta: Sequence[Tensor], channels: int, features: int) -> Tensor:
     """All parameters in a row; where features hold their own, ``[parameters, features]``."""
     if channels == 1:
-        return torch._C._nn.flatten_dense_tensors(theta)  # type: ignore[attr-defined, no-any-return]  # in C++
+        return torch._C._nn.flatten_dense_tensors(list(theta))  # in C++, where it is fast
     return torch.cat([p.reshape(channels, -1) for p in theta], 1).t().repeat(1, features // channels)
 
 

@@ -97,7 +97,7 @@ class FMean(torch.autograd.Function):
         return forward(x, factor, theta, call, rows)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Any:
         # Only with `create_graph` is there a graph to keep out of, which takes time.
         return _once(ctx, grad) if torch.is_grad_enabled() else _gradients(ctx, grad)
 

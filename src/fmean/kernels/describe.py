@@ -77,12 +77,13 @@ def _layers(network: Any) -> list[Tensor]:
     weights, biases = _listed(modules["weights"]), _listed(modules["biases"])
     if not network.batch_norm:
         return [tensor for pair in zip(weights, biases, strict=True) for tensor in pair]
-    norms, found = modules["norms"], cast(list[Tensor], [])
+    norms = modules["norms"]
+    found: list[Tensor] = []
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         if i < len(norms):
             norm = cast(nn.BatchNorm1d, norms[i])
             factor = norm.weight * torch.rsqrt(cast(Tensor, norm.running_var) + norm.eps)
-            weight, bias = weight * factor.unsqueeze(1), (bias - norm.running_mean) * factor + norm.bias
+            weight, bias = weight * factor.unsqueeze(1), (bias - cast(Tensor, norm.running_mean)) * factor + norm.bias
         found += [weight, bias]
     return found
 

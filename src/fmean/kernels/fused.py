@@ -168,12 +168,12 @@ def _fused(
         else:
             y = forward(z, factor, parameters, call, rows)
     y = y if flat else y.view(size, *x.shape[1:])
-    return y if y.dtype == x.dtype else y.to(x.dtype)
+    return y if y.dtype == x.dtype else y.to(x.dtype)  # type: ignore[no-any-return]
 
 
 def _is_tame(f: Any, x: Tensor, beta: Any, factor: Tensor | None) -> bool:
     """Whether f stays within float32, in which a CPU's kernels compute, on all of x."""
-    networks = f.parts if isinstance(f, Mixture) else [f]
+    networks: Any = f.parts if isinstance(f, Mixture) else [f]
     if torch.compiler.is_compiling():
         return False
     held = networks[0].channels > 1 and x.dim() > 1 and x.size(-1) == networks[0].channels

@@ -153,7 +153,10 @@ def _pointers(tensors: Sequence[Tensor | None]) -> tuple[int | None, ...]:
 
 
 def _aligned(pointers: Sequence[int | None]) -> bool:
-    return not any([p is not None and p & 15 for p in pointers])
+    for p in pointers:  # noqa: SIM110 - faster than any()
+        if p is not None and p & 15:
+            return False
+    return True
 
 
 def forward(
