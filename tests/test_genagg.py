@@ -287,6 +287,13 @@ class TestUnderPyTorch:
         torch.nn.utils.parametrize.register_parametrization(part, name, Twice())
         torch.testing.assert_close(agg(XJ, EDGES[1], dim_size=10), expected)
 
+    def test_on_another_device_than_x(self, agg):
+        """Kernels would follow a pointer to nowhere."""
+        with pytest.raises((ValueError, RuntimeError), match="meta"):
+            agg.to("meta")(XJ, EDGES[1], dim_size=10)
+        with pytest.raises(RuntimeError, match="meta"):
+            GenAgg().neighbours(X, *EDGES, 10, torch.ones(40, device="meta"))
+
     def test_on_a_device(self, agg, device):
         conv = GraphConv(8, 4, aggr=agg)
         expected = conv(X, EDGES)
