@@ -46,6 +46,27 @@ def linear(i, o):
     return torch.nn.Linear(i, o)
 
 
+def run_of(agg, owner):
+    """The result, and the gradients of the owner's parameters."""
+    y = agg(XJ, EDGES[1], dim_size=10)
+    return [y, *torch.autograd.grad(y.square().sum(), list(owner.parameters()))]
+
+
+class Twice(torch.nn.Module):
+    def forward(self, value):
+        return 2 * value
+
+
+def replica_of(module):
+    """As torch.nn.parallel.replicate makes it."""
+    replica = module._replicate_for_data_parallel()
+    for name, child in module._modules.items():
+        replica._modules[name] = replica_of(child)
+    for name, tensor in module._parameters.items():
+        setattr(replica, name, tensor.view_as(tensor))
+    return replica
+
+
 LAYERS = {
     "GraphConv": lambda agg: GraphConv(8, 4, aggr=agg),
     "SAGEConv": lambda agg: SAGEConv(8, 4, aggr=agg),
@@ -246,6 +267,32 @@ class TestUnderPyTorch:
             losses.append(loss.item())
         mean = augmented_f_mean(x[edges[0]], standard("mean").f, index=edges[1], dim_size=200)
         assert losses[-1] < 0.5 * min(losses[0], (mean - y).square().mean().item())
+
+    def test_as_a_replica_of_data_parallel(self, agg):
+        """Which holds no parameters, only tensors of their names that gradients flow through."""
+        expected = run_of(agg, agg)
+        replica = replica_of(agg)
+        assert not list(replica.parameters())
+        for a, b in zip(run_of(replica, agg), expected, strict=True):
+            assert torch.equal(a, b)
+
+    def test_with_a_parametrised_f(self, agg):
+        part = next(m for m in agg.f.modules() if m._parameters)
+        name, value = next(iter(part.named_parameters(recurse=False)))
+        with torch.no_grad():
+            value *= 2
+        expected = agg(XJ, EDGES[1], dim_size=10)
+        with torch.no_grad():
+            value /= 2
+        torch.nn.utils.parametrize.register_parametrization(part, name, Twice())
+        torch.testing.assert_close(agg(XJ, EDGES[1], dim_size=10), expected)
+
+    def test_on_another_device_than_x(self, agg):
+        """Kernels would follow a pointer to nowhere."""
+        with pytest.raises((ValueError, RuntimeError), match="meta"):
+            agg.to("meta")(XJ, EDGES[1], dim_size=10)
+        with pytest.raises(RuntimeError, match="meta"):
+            GenAgg().neighbours(X, *EDGES, 10, torch.ones(40, device="meta"))
 
     def test_on_a_device(self, agg, device):
         conv = GraphConv(8, 4, aggr=agg)

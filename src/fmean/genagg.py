@@ -12,7 +12,7 @@ from torch_geometric.nn.aggr import Aggregation
 
 from .aggregate import augmented_f_mean, neighbour_f_mean
 from .functions import ScalarFunction, function
-from .functions.base import show
+from .functions.base import parameter, show
 from .inputs import check_function
 from .seen import Seen
 
@@ -97,13 +97,13 @@ class GenAgg(Aggregation):  # type: ignore[misc]
         if (
             self.training
             and self.observe
-            and self.seen is not None
             and torch.is_grad_enabled()
             and not torch.compiler.is_compiling()
             and not torch._C._are_functorch_transforms_active()
             and not x.is_meta
+            and (seen := self.seen) is not None
         ):
-            self.seen.note(x.detach(), *sets, **more)
+            seen.note(x, *sets, **more)
 
     # A fixed β of 0 needs no centring. A look at a tensor's value would wait for a GPU at every call, so it is taken
     # only when β has changed; and never within torch.compile, which keeps what was seen last.
@@ -115,11 +115,13 @@ class GenAgg(Aggregation):  # type: ignore[misc]
         return id(self.beta), -1 if self.beta.is_inference() else self.beta._version
 
     def _used_beta(self) -> float | Tensor:
-        if isinstance(self.beta, nn.Parameter) or torch._C._are_functorch_transforms_active():
-            return self.beta
+        beta = parameter(self, "beta")
+        # One that needs a gradient is learned, too: the replicas of DataParallel hold no parameters.
+        if isinstance(beta, nn.Parameter) or beta.requires_grad or torch._C._are_functorch_transforms_active():
+            return beta
         if not torch.compiler.is_compiling() and self._beta_seen != self._beta_key():
             self._note_beta()
-        return self.beta if self._centred else 0.0
+        return beta if self._centred else 0.0
 
     def reset_parameters(self) -> None:
         """α and β as they started; f from a fresh start."""
@@ -148,7 +150,7 @@ class GenAgg(Aggregation):  # type: ignore[misc]
 
         `max_num_elements` is part of PyG's interface and not needed here.
         """
-        y = augmented_f_mean(x, self.f, self.alpha, self._used_beta(), index, ptr, dim_size, dim)
+        y = augmented_f_mean(x, self.f, parameter(self, "alpha"), self._used_beta(), index, ptr, dim_size, dim)
         self._note(x, index, ptr, dim_size, dim)
         return y
 
@@ -176,7 +178,8 @@ class GenAgg(Aggregation):  # type: ignore[misc]
             tensor([[2.5000],
                     [4.0000]])
         """
-        y = neighbour_f_mean(x, self.f, self.alpha, self._used_beta(), source, index, dim_size, edge_weight)
+        alpha, beta = parameter(self, "alpha"), self._used_beta()
+        y = neighbour_f_mean(x, self.f, alpha, beta, source, index, dim_size, edge_weight)
         self._note(x, index, None, dim_size, 0, source=source, factor=edge_weight)
         return y
 

@@ -40,7 +40,7 @@ def check_sets(
     Values are checked on the CPU alone: on a GPU a look at them would make every call wait for the device,
     whose own kernels stop at an index out of range.
     """
-    if not isinstance(dim_size, (int, torch.SymInt, type(None))):
+    if dim_size is not None and not isinstance(dim_size, (int, torch.SymInt)):
         raise TypeError(f"dim_size must be an integer, got {dim_size!r}")
     if dim_size is not None and dim_size < 0:
         raise ValueError(f"dim_size must be 0 or more, got {dim_size}")
@@ -93,8 +93,9 @@ def may_look(device: torch.device) -> bool:
 def _check_integers(index: Tensor, name: str, device: torch.device) -> Tensor:
     if not isinstance(index, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(index).__name__}")
-    if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
-        raise TypeError(f"{name} must have an integer type, got {index.dtype}")
+    kind = index.dtype
+    if kind != torch.int64 and (kind.is_floating_point or kind.is_complex or kind == torch.bool):
+        raise TypeError(f"{name} must have an integer type, got {kind}")
     if index.dim() != 1:
         raise ValueError(f"{name} must have one dimension, got shape {list(index.shape)}")
     if index.device != device:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -39,8 +40,8 @@ class Seen(nn.Module):
 
     def note(self, *call: Any, **more: Any) -> None:
         """Counts a call, and looks at its elements now and then."""
-        self.calls += 1
-        if self.calls % EVERY == 0 or (self.calls < EVERY and self.calls & (self.calls - 1) == 0):
+        calls = vars(self)["calls"] = self.calls + 1  # past Module.__setattr__, which takes longer than all the rest
+        if calls % EVERY == 0 or (calls < EVERY and calls & (calls - 1) == 0):
             self.look(*call, **more)
 
     @torch.no_grad()
@@ -61,20 +62,19 @@ class Seen(nn.Module):
         if source is not None:
             if not source.numel():
                 return
-            elements, some = source.numel(), _spread(source.numel(), x.device)
-            x = x[source[some]]
-            x = x if factor is None else x * factor[some].view(-1, *[1] * (x.dim() - 1))
+            elements = source.numel()
+            x = x[_some(source)]
+            x = x if factor is None else x * _some(factor).view(-1, *[1] * (x.dim() - 1))
         self.looks += 1
         rate = 1 / self.looks.clamp_max(MEMORY)
         flat = x.reshape(-1, x.size(-1)) if self.values.dim() > 1 else x.reshape(-1)
-        self._take(self.values, flat[_spread(flat.size(0), x.device)], rate)
-        n = _sizes(elements, index, ptr, dim_size, x.device)
-        self._take(self.sizes, n[_spread(n.numel(), x.device)], rate)
+        self._take(self.values, _some(flat), rate)
+        self._take(self.sizes, _some(_sizes(elements, index, ptr, dim_size, x.device)), rate)
 
     def _take(self, quantiles: Tensor, sample: Tensor, rate: Tensor) -> None:
         """quantiles ← quantiles + rate·(those of the sample − quantiles), NaN and ∞ left out."""
         sample = torch.where(sample.isfinite(), sample, torch.nan).float()
-        new = torch.nanquantile(sample, torch.tensor(LEVELS, device=sample.device), 0).movedim(0, -1)
+        new = torch.nanquantile(sample, _levels(sample.device), 0).movedim(0, -1)
         # Half precision ends below the size of a large set.
         largest = min(torch.finfo(kind).max for kind in (quantiles.dtype, new.dtype))
         quantiles += rate * torch.where(new.isfinite(), new.clamp(-largest, largest) - quantiles, 0.0)
@@ -90,6 +90,16 @@ class Seen(nn.Module):
         for name, buffer in self.named_buffers():
             state_dict.setdefault(prefix + name, buffer)  # one written before there were any is whole without them
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+@lru_cache
+def _levels(device: torch.device) -> Tensor:
+    return torch.tensor(LEVELS, device=device)  # on a GPU a copy, which is waited for
+
+
+def _some(x: Tensor) -> Tensor:
+    """Up to 1,024 rows of x."""
+    return x if x.size(0) <= SAMPLE else x[_spread(x.size(0), x.device)]
 
 
 def _spread(n: int, device: torch.device) -> Tensor:

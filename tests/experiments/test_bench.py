@@ -46,6 +46,9 @@ class TestWorkloads:
         assert [case.edges for case in Settings("cpu", False, ("paper",)).cases()] == [57_800] * 3
         assert [case.edges for case in Settings("cpu", True, ("paper",)).cases()] == [2_890] * 3
 
+    def test_small_graphs_are_not_made_smaller(self):
+        assert [case.edges for case in Settings("cpu", True, ("molecules",)).cases()] == [1_728] * 2
+
     def test_no_edge_leaves_its_block(self):
         source, target = draw(Case("cluster", "layer", 590, 3000, "blocks"), CPU).index
         assert (source // 118 == target // 118).all()

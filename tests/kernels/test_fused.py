@@ -122,7 +122,7 @@ def fused_call(agg, x, size, index=None, ptr=None, source=None, factor=None):
     parameters = [*found.parameters, fused._as_parameter(agg.alpha, found.alphas, 1, x), *([beta] if centred else [])]
     strength = float(getattr(agg.f, "inversion", 0.0)) if agg.training else 0.0
     call = calls.Call(source, index, ptr, size, found.recipe, centred, strength)
-    return calls.FMean.apply(x, factor, call, agg.f, *parameters)
+    return calls.FMean.apply(x.contiguous(), factor, call, call.rows(x), agg.f, *parameters)
 
 
 def plain_call(agg, x, size, index=None, ptr=None, source=None, factor=None):

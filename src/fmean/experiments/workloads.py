@@ -30,13 +30,15 @@ class Case:
     layers: int = 1
     methods: tuple[str, ...] = ()  # all, if empty
     cuda_only: bool = False
+    whole: bool = False
+    """Whether it is small enough to be the same everywhere."""
 
     @property
     def name(self) -> str:
         return self.workload.split(",")[0]
 
     def divided(self, by: int) -> Case:
-        return replace(self, nodes=self.nodes // by, edges=self.edges // by)
+        return self if self.whole else replace(self, nodes=self.nodes // by, edges=self.edges // by)
 
 
 CASES = (
@@ -62,6 +64,9 @@ CASES = (
         methods=("pyg-sum", "fmean-sinh", "fmean-mlp"),
         cuda_only=True,
     ),
+    # The size of 32 molecules with 25 atoms and 27 bonds each: what a call costs beside its arithmetic.
+    Case("molecules", "aggregation", 800, 1_728, whole=True),
+    Case("molecules", "layer", 800, 1_728, whole=True),
 )
 WORKLOADS = tuple(dict.fromkeys(case.name for case in CASES))
 

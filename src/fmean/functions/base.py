@@ -12,7 +12,7 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["ScalarFunction", "expand_parameter", "show", "wide"]
+__all__ = ["ScalarFunction", "expand_parameter", "parameter", "show", "wide"]
 
 
 class ScalarFunction(nn.Module):
@@ -128,6 +128,15 @@ class ScalarFunction(nn.Module):
 def expand_parameter(value: Tensor, channels: int) -> Tensor:
     """One copy of `value` for each feature, ``[channels, ...]``, or `value` itself where all share it."""
     return value if channels == 1 else value.expand(channels, *value.shape).clone()
+
+
+def parameter(module: nn.Module, name: str) -> Tensor:
+    """module.name, past Module.__getattr__ where that is possible: on the way of every call it adds up.
+
+    It is not where the parameter is none of the module's own, as in the replicas of DataParallel, or parametrised.
+    """
+    found = module._parameters.get(name)
+    return getattr(module, name) if found is None else found
 
 
 def wide(x: Tensor) -> torch.dtype:

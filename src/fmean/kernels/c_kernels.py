@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -50,13 +50,10 @@ def ready(
 def _run(call: Any, arguments: list[Any], bounds: Tensor, size: int) -> None:
     """Calls a kernel over the pieces between the bounds, on as many threads as torch uses."""
     threads = torch.get_num_threads() if size >= SMALL else 1
-    call(*map(_pointer, [*arguments, bounds, bounds.numel() - 1, threads]))
-
-
-def _pointer(argument: Any) -> Any:
-    if isinstance(argument, Tensor):
-        return ctypes.c_void_p(argument.data_ptr())
-    return ctypes.c_longlong(argument) if isinstance(argument, int) else ctypes.c_void_p(argument)
+    if call.argtypes is None:  # a long long is handed over as a pointer is
+        call.argtypes = [ctypes.c_void_p] * (len(arguments) + 3)
+    pointers = [a.data_ptr() if isinstance(a, Tensor) else a for a in arguments]
+    call(*pointers, bounds.data_ptr(), bounds.numel() - 1, threads)
 
 
 def forward(
@@ -134,7 +131,7 @@ def backward(
     dfactor = None if dfactor is None else dfactor.sum(0)
     if objective is None:
         return dx, dfactor, d, None
-    found = inversion(name, centred, x, factor, rows, theta, objective.step, channels)
+    found = _inversion(name, library, x, factor, rows, flat, objective.step, channels)
     d[:-2] += objective.weight * d[-1] * found[1:]  # d[-1] is Σ|∂L/∂y|
     return dx, dfactor, d, found[0]
 
@@ -185,20 +182,31 @@ def inversion(
     channels: int = 1,
 ) -> Tensor:
     """Σ(|f⁻¹(f(v))| − |v|)² over every step-th element, then its gradient by the parameters."""
-    features, held = x.size(1), channels > 1
-    places, of_rows = rows.sample(step)
-    partial = torch.zeros((recipe(name).parameters + 2) * (features if held else 1))
     library = _kernels(name, centred, x, factor, rows, channels)
-    flat = _flat(theta, channels, features)
+    return _inversion(name, library, x, factor, rows, _flat(theta, channels, x.size(1)), step, channels)
+
+
+def _inversion(
+    name: str, library: Any, x: Tensor, factor: Tensor | None, rows: CSR, flat: Tensor, step: int, channels: int
+) -> Tensor:
+    features = x.size(1)
+    places, of_rows = rows.sample(step)
+    partial = torch.zeros((recipe(name).parameters + 2) * (features if channels > 1 else 1))
     given = [x, factor, rows.ptr, rows.col, rows.edge, places, of_rows, step, partial, flat, features]
-    _run(library.inversion, given, torch.tensor([0, places.numel()]), 0)
+    _run(library.inversion, given, _whole(places.numel()), 0)
     return _by_channel(partial, channels, features)[:-1]
+
+
+@lru_cache
+def _whole(count: int) -> Tensor:
+    """The bounds of one piece."""
+    return torch.tensor([0, count])
 
 
 def _flat(theta: Sequence[Tensor], channels: int, features: int) -> Tensor:
     """All parameters in a row; where features hold their own, ``[parameters, features]``."""
     if channels == 1:
-        return torch.cat([p.reshape(-1) for p in theta])
+        return torch._C._nn.flatten_dense_tensors(list(theta))  # in C++, where it is fast
     return torch.cat([p.reshape(channels, -1) for p in theta], 1).t().repeat(1, features // channels)
 
 

@@ -76,8 +76,8 @@ def backward(
     rows: CSR,
     by_x: bool,
     by_factor: bool,
-) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor | None]:
-    """∂L/∂x, ∂L/∂factor, ∂L/∂θ, and the inversion objective where there is one."""
+) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor | None, int]:
+    """∂L/∂x, ∂L/∂factor, ∂L/∂θ, and where there is an inversion objective the sum it is of, over so many numbers."""
     sources = None if call.source is None else partial(call.sources, x)
     objective, count = None, 1
     if call.strength:
@@ -86,26 +86,32 @@ def backward(
     given = (grad.contiguous(), x, factor, rows, sources, theta)
     wanted = (by_x, by_factor, objective)
     dx, dfactor, d, loss = backend(x).backward(call.recipe, call.centred, *given, *wanted, call.channels)
-    return dx, dfactor, d, None if loss is None else loss.mean() / count
+    return dx, dfactor, d, loss, count
 
 
 class FMean(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: Tensor | None, call: Call, f: Any, *theta: Tensor) -> Tensor:
-        x, rows = x.contiguous(), call.rows(x)
+    def forward(ctx: Any, x: Tensor, factor: Tensor | None, call: Call, rows: CSR, f: Any, *theta: Tensor) -> Tensor:
         ctx.save_for_backward(x, factor, *theta)
         ctx.call, ctx.rows, ctx.f = call, rows, f
         return forward(x, factor, theta, call, rows)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        x, factor, *theta = ctx.saved_tensors
-        by = ctx.needs_input_grad[:2]
-        dx, dfactor, d, loss = backward(grads[0], x, factor, theta, ctx.call, ctx.rows, *by)
-        if loss is not None:
-            ctx.f.last_inversion_loss.copy_(loss)
-        return dx, dfactor, None, None, *split(d, theta)
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        # Only with `create_graph` is there a graph to keep out of, which takes time.
+        return _once(ctx, grad) if torch.is_grad_enabled() else _gradients(ctx, grad)
+
+
+def _gradients(ctx: Any, grad: Tensor) -> Any:
+    x, factor, *theta = ctx.saved_tensors
+    by_x, by_factor = ctx.needs_input_grad[:2]
+    dx, dfactor, d, loss, count = backward(grad, x, factor, theta, ctx.call, ctx.rows, by_x, by_factor)
+    if loss is not None:
+        torch.div(loss if loss.dim() == 0 else loss.mean(), count, out=ctx.f.last_inversion_loss)
+    return dx, dfactor, None, None, None, *split(d, theta)
+
+
+_once = torch.autograd.function.once_differentiable(_gradients)
 
 
 def split(d: Tensor, theta: Sequence[Tensor]) -> list[Tensor]:
@@ -115,4 +121,4 @@ def split(d: Tensor, theta: Sequence[Tensor]) -> list[Tensor]:
         parts = torch.split(d[: sum(sizes)].t(), sizes, 1)
         return [part.reshape(p.shape) for part, p in zip(parts, theta, strict=True)]
     unflatten: Any = torch._C._nn.unflatten_dense_tensors
-    return unflatten(d[: sum(p.numel() for p in theta)], theta)  # type: ignore[no-any-return]
+    return unflatten(d, theta)  # type: ignore[no-any-return]  # and what there is more is left out

@@ -159,7 +159,9 @@ def extremes(index: Tensor) -> tuple[int, int]:
 
 def as_int64(index: Tensor) -> Tensor:
     """The index in int64, always the same tensor for the same index, so that what was found for it is found again."""
-    if index.dtype == torch.int64 or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if index.dtype == torch.int64:
+        return index
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return index.long()
     return _remembered((index,), ("int64",), lambda: index.long())  # type: ignore[no-any-return]
 

@@ -8,10 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from ..functions import Exp, Identity, InvertibleNN, LogAbs, Mixture, MLPAutoencoder, Power, Sinh, SinhLinear
+from ..functions.base import parameter
+from ..functions.mlp import MOST_FUSED
 from .recipes import MIXTURE
 
 __all__ = ["Described", "describe"]
 
+NAMES = [str(i) for i in range(MOST_FUSED)]  # of the parameters in a ParameterList
 SYMBOLIC = (Identity, LogAbs, Power, Exp)
 
 
@@ -26,7 +29,6 @@ class Described(NamedTuple):
     """Whether f has something to learn; symbolic functions have not, and are summed in float64."""
 
 
-# Past Module.__getattr__: this is on the way of every call, and takes as long as a kernel.
 def describe(f: Any, alpha: Any) -> Described | None:
     """The recipe for f, or None where there is none. A subclass may compute something else: it has none."""
     kind, name = type(f), getattr(f, "recipe", None)
@@ -35,15 +37,16 @@ def describe(f: Any, alpha: Any) -> Described | None:
     if name is None:
         return None
     if kind is Sinh:
-        one, two, three = (part._parameters for part in f._modules["parts"]._modules.values())
-        parameters = [one["rho"], one["c"], two["rho"], three["rho"], three["c"], f._parameters["omega"]]
+        one, two, three = f._modules["parts"]._modules.values()
+        parameters = [parameter(one, "rho"), parameter(one, "c"), parameter(two, "rho")]
+        parameters += [parameter(three, "rho"), parameter(three, "c"), parameter(f, "omega")]
         return Described(name, parameters, 3, f.channels, True)
     if kind is SinhLinear:
-        return Described(name, [f._parameters["rho"], f._parameters["c"]], 1, f.channels, True)
+        return Described(name, [parameter(f, "rho"), parameter(f, "c")], 1, f.channels, True)
     if kind is MLPAutoencoder:
         return _mlp(f, name, alpha)
     if kind is InvertibleNN:
-        return Described(name, [f._parameters["weights"], f._parameters["t"]], 1, f.channels, True)
+        return Described(name, [parameter(f, "weights"), parameter(f, "t")], 1, f.channels, True)
     return Described(name, [], 1, 1, False) if kind in SYMBOLIC else None
 
 
@@ -71,15 +74,24 @@ def _mlp(f: MLPAutoencoder, name: str, alpha: Any) -> Described | None:
 def _layers(network: Any) -> list[Tensor]:
     """W and b of each layer, with a BatchNorm behind it folded in: γ·(W·x + b − m)/√(var + ε) + δ."""
     modules = network._modules
-    weights, biases = modules["weights"]._parameters.values(), modules["biases"]._parameters.values()
-    norms = modules["norms"]
+    weights, biases = _listed(modules["weights"]), _listed(modules["biases"])
     if not network.batch_norm:
         return [tensor for pair in zip(weights, biases, strict=True) for tensor in pair]
+    norms = modules["norms"]
     found: list[Tensor] = []
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         if i < len(norms):
             norm = cast(nn.BatchNorm1d, norms[i])
             factor = norm.weight * torch.rsqrt(cast(Tensor, norm.running_var) + norm.eps)
-            weight, bias = weight * factor.unsqueeze(1), (bias - norm.running_mean) * factor + norm.bias
+            weight, bias = weight * factor.unsqueeze(1), (bias - cast(Tensor, norm.running_mean)) * factor + norm.bias
         found += [weight, bias]
     return found
+
+
+def _listed(parameters: nn.ParameterList) -> list[Tensor]:
+    """What a ParameterList holds, in order, past its own slow way to it where that is possible: see `parameter`."""
+    names = NAMES[: len(parameters)]
+    try:
+        return [cast(Tensor, parameters._parameters[name]) for name in names]
+    except KeyError:
+        return [parameter(parameters, name) for name in names]

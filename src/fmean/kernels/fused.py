@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from ..functions import InvertibleNN, Mixture
+from ..functions import InvertibleNN, Mixture, MLPAutoencoder
 from . import c_kernels
 from .call import Call, FMean, forward
 from .describe import describe
@@ -20,6 +20,8 @@ __all__ = ["HAS_TRITON", "Known", "fused_f_mean", "fused_terms", "known", "may_f
 
 HAS_TRITON = find_spec("triton") is not None
 
+
+WILD = (InvertibleNN, Mixture)  # the f that may leave the range of float32; a Mixture with a recipe is one of networks
 
 _plain = 0  # how many contexts `plain` are open
 
@@ -60,7 +62,7 @@ def fused_f_mean(
     found = known(x, f, alpha, beta, factor) if may_fuse(x, index, ptr, factor) else None
     if found is None or (source is not None and found.centred and found.recipe.startswith("limit")):
         return None  # backward of a limit would have to find the largest element again, to the last bit
-    return fused_terms(x, *found[:4], index, ptr, size, source, factor, found.strength, f)
+    return _fused(x, *found[:4], index, ptr, size, source, factor, found.strength, f)
 
 
 class Known(NamedTuple):
@@ -79,12 +81,14 @@ def known(x: Tensor, f: Any, alpha: Any, beta: Any, factor: Tensor | None = None
     channels, centred = found.channels, isinstance(beta, Tensor) or beta != 0
     if isinstance(beta, Tensor) and beta.dim() > (channels > 1):
         return None
-    if not x.is_cuda and not _is_tame(f, x, beta, factor):
+    if type(f) in WILD and not x.is_cuda and not _is_tame(f, x, beta, factor):
         return None
     theta = [*found.parameters, _as_parameter(alpha, found.alphas, channels, x)]
     if centred:
         theta.append(_as_parameter(beta, 1, channels, x))
-    strength = float(getattr(f, "inversion", 0.0)) if f.training and torch.is_grad_enabled() else 0.0
+    strength = 0.0
+    if type(f) is MLPAutoencoder and f.training and torch.is_grad_enabled():  # no other f with a recipe has one
+        strength = float(f.inversion)
     return Known(found.recipe, theta, channels, centred, strength)
 
 
@@ -112,42 +116,64 @@ def fused_terms(
     """
     if not may_fuse(x, index, ptr, factor):
         return None
-    parameters = [p for p in theta if p is not None and p.dtype == torch.float32]
-    if len(parameters) < len(theta) or (channels > 1 and (x.is_cuda or x.dim() < 2 or x.size(-1) != channels)):
+    return _fused(x, recipe, theta, channels, centred, index, ptr, size, source, factor, strength, f)
+
+
+def _fused(
+    x: Tensor,
+    recipe: str,
+    theta: Sequence[Tensor | None],
+    channels: int,
+    centred: bool,
+    index: Tensor | None,
+    ptr: Tensor | None,
+    size: int,
+    source: Tensor | None,
+    factor: Tensor | None,
+    strength: float,
+    f: Any,
+) -> Tensor | None:
+    """`fused_terms` of what may be fused."""
+    device = x.device
+    for p in theta:  # kernels are given bare pointers: they would not see that one leads elsewhere
+        if p is None or p.dtype != torch.float32 or p.device != device:
+            return None
+    parameters = cast(Sequence[Tensor], theta)
+    flat = x.dim() == 2
+    if channels > 1 and (x.is_cuda or x.dim() < 2 or x.size(-1) != channels):
         return None
-    features = x.numel() // x.size(0)
+    z = x if flat else x.reshape(x.size(0), x.numel() // x.size(0))
+    z = z if x.is_cuda or x.dtype == torch.float32 else z.float()
     call = Call(source, None if ptr is not None else index, ptr, size, recipe, centred, strength, channels)
-    z = x if x.dim() == 2 else x.reshape(x.size(0), features)
-    z = z if x.is_cuda else z.float()
-    if not x.is_cuda:
+    if torch.compiler.is_compiling():
         # With dynamic shapes, torch.compile knows no number of features; a compiler for one serves for all. Nor does it
         # know whether the index is sorted, or else has to be gathered from.
-        compiling = torch.compiler.is_compiling()
-        gather = source is not None if compiling else call.rows(z).col is not None
-        some = 16 if compiling else features
-        if not c_kernels.ready(recipe, centred, some, channels > 1, gather, factor is not None):
+        if not x.is_cuda and not c_kernels.ready(
+            recipe, centred, 16, channels > 1, source is not None, factor is not None
+        ):
             return None
-    if torch.compiler.is_compiling():
-        y = f_mean_operator(z, factor, parameters, *call)
+        y = f_mean_operator(z, factor, list(parameters), *call)
         if strength:  # its value; its gradient is a part of the operator's
             detached = [p.detach() for p in parameters]
             f.last_inversion_loss.copy_(inversion_operator(z.detach(), factor, detached, *call))
-    elif torch.is_grad_enabled():
-        # The same without the operator's own cost, which is as much as that of the kernel.
-        y = FMean.apply(z, factor, call, f, *parameters)  # type: ignore[no-untyped-call]
     else:
-        z = z.contiguous()
-        y = forward(z, factor, parameters, call, call.rows(z))
-    y = y if x.dim() == 2 else y.view(size, *x.shape[1:])
+        # The same without the operator's own cost, which is as much as that of the kernel.
+        z, rows = z.contiguous(), call.rows(z)
+        if not x.is_cuda and not c_kernels.ready(
+            recipe, centred, z.size(1), channels > 1, rows.col is not None, factor is not None
+        ):
+            return None
+        if torch.is_grad_enabled():
+            y = FMean.apply(z, factor, call, rows, f, *parameters)  # type: ignore[no-untyped-call]
+        else:
+            y = forward(z, factor, parameters, call, rows)
+    y = y if flat else y.view(size, *x.shape[1:])
     return y if y.dtype == x.dtype else y.to(x.dtype)  # type: ignore[no-any-return]
 
 
 def _is_tame(f: Any, x: Tensor, beta: Any, factor: Tensor | None) -> bool:
-    """Whether f stays within float32, in which a CPU's kernels compute, on all of x. An `InvertibleNN` may not."""
-    networks = f.parts if isinstance(f, Mixture) else [f]
-    networks = [network for network in networks if isinstance(network, InvertibleNN)]
-    if not networks:
-        return True
+    """Whether f stays within float32, in which a CPU's kernels compute, on all of x."""
+    networks: Any = f.parts if isinstance(f, Mixture) else [f]
     if torch.compiler.is_compiling():
         return False
     held = networks[0].channels > 1 and x.dim() > 1 and x.size(-1) == networks[0].channels
@@ -166,13 +192,13 @@ def _is_tame(f: Any, x: Tensor, beta: Any, factor: Tensor | None) -> bool:
 
 def may_fuse(x: Tensor, index: Any, ptr: Any, factor: Tensor | None) -> bool:
     return (
-        (x.is_cuda and HAS_TRITON) or x.device.type == "cpu"
+        x.is_cpu or (x.is_cuda and HAS_TRITON)
     ) and (
         x.dtype in (torch.float16, torch.bfloat16, torch.float32)
         and x.numel() > 0
         and not (index is None and ptr is None)
         and (index is None or index.numel() > 0)
-        and (factor is None or factor.dtype == torch.float32)
+        and (factor is None or (factor.dtype == torch.float32 and factor.device == x.device))
         and not _plain
         and not torch._C._are_functorch_transforms_active()
     )  # fmt: skip
@@ -180,12 +206,12 @@ def may_fuse(x: Tensor, index: Any, ptr: Any, factor: Tensor | None) -> bool:
 
 def _as_parameter(value: Any, count: int, channels: int, x: Tensor) -> Tensor | None:
     """α or β as so many numbers, for each channel; None where it has another form."""
+    if channels == 1 and isinstance(value, Tensor) and (value.shape == (count,) or (count == 1 and not value.dim())):
+        return value
     lead = [channels] if channels > 1 else []
     if not isinstance(value, Tensor):
         return x.new_full((*lead, count), value, dtype=torch.float32)
     if value.dim() == 0 or (lead and value.shape == (channels, 1)):
-        if value.dim() == 0 and count == 1 and not lead:
-            return value
         expanded = value.expand(*lead, count)
         return expanded.contiguous() if x.is_cuda else expanded  # a GPU's kernels are given the bare pointer
     allowed = [(*lead, count), *([(channels,)] if lead and count == 1 else [])]

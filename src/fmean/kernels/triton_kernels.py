@@ -101,37 +101,62 @@ def _sample_part(rows: CSR, features: int, step: int) -> _Part:
     return plans[key]  # type: ignore[no-any-return]
 
 
-class _Launcher(NamedTuple):
+class _Compiled(NamedTuple):
+    """A kernel that Triton has found for one part, and those of its arguments that are the same at every launch."""
+
+    launch: Callable[..., None]
+    of_rows: tuple[int | None, ...]
+    constants: tuple[Any, ...]
+
+
+class _Launcher:
     """What all kernels of a call are given."""
 
-    x: Tensor
-    factor: Tensor | None
-    rows: CSR
-    theta: Theta
+    def __init__(self, x: Tensor, factor: Tensor | None, theta: Theta) -> None:
+        self.x, self.factor, self.theta = x, factor, theta
+        self.of_x, self.of_theta = _pointers((x, factor)), _pointers(theta)
+        self.aligned = _aligned(self.of_x) and _aligned(self.of_theta)
 
     def run(
-        self, kernel: Any, part: _Part, outputs: tuple[Any, ...], blocks: int = 0, line: int = 0, more: Any = ()
+        self,
+        kernel: Any,
+        rows: CSR,
+        part: _Part,
+        outputs: tuple[Any, ...],
+        blocks: int = 0,
+        line: int = 0,
+        more: tuple[float, ...] = (),
     ) -> None:
-        x, factor, rows, theta = self
-        arguments = (
-            *outputs, x, factor, *part.listed, rows.col, rows.edge, *theta, *part.numbers, blocks, line, *more,
-            rows.col is not None, rows.edge is not None, factor is not None, *part.constants,
-        )  # fmt: skip
         # A new kernel is found by Triton, which looks at all arguments: at their types, and at whether pointers and
         # numbers are multiples of 16. From then on only what may have changed is looked at, since Triton's look
-        # takes longer than a kernel does; and where something is not as usual, Triton looks again.
-        usual = True
-        for t in (x, factor, *outputs, *theta):
-            if t is not None and t.data_ptr() & 15:
-                usual = False
-        key = kernel, x.dtype, factor is None or factor.dtype
+        # takes longer than a kernel does; and where something is not as usual, Triton looks again. Nor is Triton then
+        # given tensors, of each of which it would ask where it lies.
+        x, factor = self.x, self.factor
+        key, to = (kernel, x.dtype, factor is None or factor.dtype), _pointers(outputs)
+        usual = self.aligned and _aligned(to)
         known = part.compiled.get(key) if usual else None
+        changing = *part.numbers, blocks, line, *more
         if known is not None:
-            known[part.grid](*arguments)
-        else:
-            found = kernel[part.grid](*arguments, num_warps=part.warps)
-            if usual:
-                part.compiled[key] = found  # None in Triton's interpreter
+            known.launch(*to, *self.of_x, *known.of_rows, *self.of_theta, *changing, *known.constants)
+            return
+        of_rows = *part.listed, rows.col, rows.edge
+        constants = rows.col is not None, rows.edge is not None, factor is not None, *part.constants
+        given = *outputs, x, factor, *of_rows, *self.theta, *changing, *constants
+        found = kernel[part.grid](*given, num_warps=part.warps)
+        if usual and found is not None:  # None in Triton's interpreter
+            # A part goes with its rows, whose tensors stay where they are.
+            part.compiled[key] = _Compiled(found[part.grid], _pointers(of_rows), constants)
+
+
+def _pointers(tensors: Sequence[Tensor | None]) -> tuple[int | None, ...]:
+    return tuple([None if t is None else t.data_ptr() for t in tensors])
+
+
+def _aligned(pointers: Sequence[int | None]) -> bool:
+    for p in pointers:  # noqa: SIM110 - faster than any()
+        if p is not None and p & 15:
+            return False
+    return True
 
 
 def forward(
@@ -140,10 +165,10 @@ def forward(
     """The f-mean of each row. Here, and in what follows, all features share θ: `channels` is 1."""
     assert channels == 1
     y = x.new_empty(rows.size, x.size(1))
-    launcher, kernel = _Launcher(x, factor, rows, theta), _kernels(name, centred).forward
+    launcher, kernel = _Launcher(x, factor, theta), _kernels(name, centred).forward
     with _on(x):
         for part in _plan(rows, x.size(1), FORWARD):
-            launcher.run(kernel, part, (y,))
+            launcher.run(kernel, rows, part, (y,))
     return y
 
 
@@ -172,28 +197,28 @@ def backward(
     sampled = None if objective is None else _sample_part(rows, features, objective.step)
     programs = sum(part.programs for part in [*plan, *to]) + (0 if sampled is None else sampled.programs)
     partial = x.new_empty(programs, of.parameters + 1 + of.approximate, dtype=torch.float32)
-    launcher, line = _Launcher(x, factor, rows, theta), 0
+    launcher, line = _Launcher(x, factor, theta), 0
     dx = torch.empty_like(x)
     dfactor, blocks = _of_factor(factor, to or plan)
     with _on(x):
         if transposed is None:
             for part in plan:
-                launcher.run(kernels.backward, part, (grad, dx, dfactor, partial), blocks, line)
+                launcher.run(kernels.backward, rows, part, (grad, dx, dfactor, partial), blocks, line)
                 line += part.programs
         else:
             planes = of.terms_ + (of.reduction == "max") + 2 * centred + of.scales_
             state = x.new_empty(rows.size, planes, features, dtype=torch.float32)
             flags = x.new_zeros(rows.size, _cdiv(features, FLAG), dtype=torch.bool) if of.scales_ else None
             for part in plan:
-                launcher.run(kernels.backward_rows, part, (grad, state, flags, partial), 0, line)
+                launcher.run(kernels.backward_rows, rows, part, (grad, state, flags, partial), 0, line)
                 line += part.programs
-            outward = launcher._replace(rows=transposed)
             for part in to:
-                outward.run(kernels.backward_sources, part, (state, flags, dx, dfactor, partial), blocks, line)
+                outputs = state, flags, dx, dfactor, partial
+                launcher.run(kernels.backward_sources, transposed, part, outputs, blocks, line)
                 line += part.programs
         if sampled is not None and objective is not None:
             norm = torch.linalg.vector_norm(grad, 1, dtype=torch.float32)
-            launcher.run(kernels.inversion, sampled, (norm, partial), 0, line, (objective.weight,))
+            launcher.run(kernels.inversion, rows, sampled, (norm, partial), 0, line, (objective.weight,))
     d = partial.sum(0)
     loss = d[-1] if objective is not None else None
     return dx, dfactor.sum(1) if by_factor and dfactor is not None else None, d, loss
@@ -207,7 +232,7 @@ def inversion(
     partial = theta[0].new_empty(sampled.programs, recipe(name).parameters + 2)
     with _on(x):
         outputs = theta[0].new_ones(()), partial
-        _Launcher(x, factor, rows, theta).run(_kernels(name, centred).inversion, sampled, outputs, more=(1.0,))
+        _Launcher(x, factor, theta).run(_kernels(name, centred).inversion, rows, sampled, outputs, more=(1.0,))
     d = partial.sum(0)
     return torch.cat([d[-1:], d[:-2]])
 

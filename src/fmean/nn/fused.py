@@ -66,10 +66,13 @@ class Fused(MessagePassing):  # type: ignore[misc]
 
     def _is_plain(self) -> bool:
         """Whether nobody has to see the messages on their way into a GenAgg."""
+        own = self.__dict__
         return (
             _is_genagg(self.aggr_module)
             and self._messages_are_pygs
-            and not any(name in self.__dict__ for name in ("message", "aggregate", "update"))
+            and "message" not in own
+            and "aggregate" not in own
+            and "update" not in own
             and self.node_dim == -2
             and not self.explain
             and self.decomposed_layers == 1
