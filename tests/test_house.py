@@ -17,7 +17,6 @@ ORDER = [
     "seen",
     "genagg",
     "nn",
-    "rescale",
     "standard",
     "distributive",
     "checkpoint",

@@ -9,7 +9,6 @@ from .checkpoint import load, save
 from .distributive import distributive_operators
 from .explain import History, explain, harden, report
 from .genagg import GenAgg
-from .rescale import rescale
 from .standard import STANDARD, standard
 
 __version__ = "0.1.0"
@@ -26,7 +25,6 @@ __all__ = [
     "load",
     "nn",
     "report",
-    "rescale",
     "save",
     "standard",
 ]

@@ -94,13 +94,6 @@ class ScalarFunction(nn.Module):
         """f⁻¹(f(a)·f(b)), the product that f carries over to its domain."""
         return self.inverse(self(a) * self(b))
 
-    def rescale(self, s: Tensor) -> None:
-        """Turns f(x) into f(x/s), and f⁻¹ into s·f⁻¹: an aggregation ⊕x into s·⊕(x/s). Nothing where f is fixed.
-
-        Arguments:
-            s: The scale, above 0, ``[]``; with `channels`, of each feature, ``[channels]``.
-        """
-
     def feature(self, i: int | list[int]) -> Self:
         """A copy with the parameters of one feature, or of several; with `channels`, all tensors have them first."""
         one = copy.deepcopy(self)

@@ -56,13 +56,6 @@ class InvertibleNN(ScalarFunction):
         nn.init.normal_(self.weights, 0.0, 0.2)
         nn.init.zeros_(self.t)
 
-    def rescale(self, s: Tensor) -> None:
-        a, b = self.weights.data[..., 0, 0], self.weights.data[..., 0, 1]
-        if self.magnitude:
-            b -= a.exp() * s.log()
-        else:
-            a -= s.log()
-
     @property
     def formula(self) -> str:
         return f"INN({'log|x|' if self.magnitude else 'x'})"

@@ -64,10 +64,6 @@ class Mixture(ScalarFunction):
         for part in self.parts:
             part.reset_parameters()  # type: ignore[operator]
 
-    def rescale(self, s: Tensor) -> None:
-        for part in self.parts:
-            part.rescale(s)  # type: ignore[operator]
-
     # A mixture of one is scalar, and has no dimension for channels.
     def _stacked(self, channels: list[Tensor]) -> Tensor:
         return channels[0] if self.k == 1 else torch.stack(channels, -1)

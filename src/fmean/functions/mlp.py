@@ -70,13 +70,6 @@ class MLPAutoencoder(ScalarFunction):
         self.encoder.reset_parameters()
         self.decoder.reset_parameters()
 
-    def rescale(self, s: Tensor) -> None:
-        first, last, offset = self.encoder.weights[0], self.decoder.weights[-1], self.decoder.biases[-1]
-        with torch.no_grad():
-            first /= s[..., None, None]
-            last *= s[..., None, None]
-            offset *= s[..., None]
-
     @property
     def formula(self) -> str:
         return "MLP[" + ", ".join(map(str, self.layer_sizes)) + "](x)"

@@ -23,22 +23,15 @@ class SinhLinear(ScalarFunction):
 
     Becomes the mean and sum (p → 0, c = 0), log-sum-exp (c ≫ 0), max (p → ∞, c > 0), min (p → ∞, c < 0).
 
-    It starts between mean and max. At c = 0, or where p·x is small, it is a mean, which learning is slow to leave:
-    there the gradient by ρ is 0. Hence `fmean.rescale`, for elements of another scale than 1.
-
     Arguments:
         channels: 1, or the number of features with ρ and c of their own.
         start: Where c starts.
-        p: Where p starts.
     """
 
-    def __init__(self, channels: int = 1, start: float = 1.0, p: float = 2.0) -> None:
+    def __init__(self, channels: int = 1, start: float = 0.0) -> None:
         super().__init__()
-        if not p > 0:
-            raise ValueError(f"p must be above 0, got {p}")
         self.channels = channels
         self.start = start
-        self.p_start = p
         self.recipe = "sinh_linear"
         self.rho = nn.Parameter(expand_parameter(torch.empty(()), channels))
         self.c = nn.Parameter(expand_parameter(torch.empty(()), channels))
@@ -46,16 +39,12 @@ class SinhLinear(ScalarFunction):
 
     def reset_parameters(self) -> None:
         # A small spread, so that no start lies on a symmetry (c = 0: neither min nor max is nearer).
-        nn.init.normal_(self.rho, math.log(self.p_start), 0.1)
+        nn.init.normal_(self.rho, 0.0, 0.1)
         nn.init.normal_(self.c, self.start, 0.1)
 
     @property
     def p(self) -> Tensor:
         return self.rho.exp()
-
-    def rescale(self, s: Tensor) -> None:
-        with torch.no_grad():
-            self.rho.sub_(s.log())
 
     argument = "x"
 
@@ -119,12 +108,8 @@ class SinhLog(SinhLinear):
     argument = "log|x|"
 
     def __init__(self, channels: int = 1, start: float = -0.5, eps: float = 1e-6) -> None:
-        super().__init__(channels, start, 1.0)
+        super().__init__(channels, start)
         self.eps = eps
-
-    def rescale(self, s: Tensor) -> None:
-        with torch.no_grad():
-            self.c.sub_(self.p * s.log())
 
     def u(self, x: Tensor) -> Tensor:
         return super().u(torch.hypot(x, x.new_full((), self.eps)).log())
@@ -205,8 +190,6 @@ class Sinh(Mixture):
     """
 
     def __init__(self, channels: int = 1, eps: float = 1e-6) -> None:
-        # In the middle of what it can become: neither nearer to min nor to max, with w = ⅓ each.
-        linear, log = SinhLinear(channels, start=0.0, p=1.0), SinhLog(channels, eps=eps)
-        super().__init__([linear, Magnitude(channels, eps), log], channels)
+        super().__init__([SinhLinear(channels), Magnitude(channels, eps), SinhLog(channels, eps=eps)], channels)
         self.eps = eps
         self.recipe = f"sinh {eps!r}"

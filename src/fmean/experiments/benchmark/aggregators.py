@@ -87,8 +87,6 @@ class Aggregator:
     package: str = ""
     """A package that has to be there."""
     title: str = ""
-    rescaled: bool = False
-    """Whether it begins at the scale of the first batch, see `fmean.rescale`."""
 
 
 def _pyg(kind: Callable[..., nn.Module], **options: Any) -> Callable[[int], nn.Module]:
@@ -101,7 +99,7 @@ def _ours(f: str | Callable[[], nn.Module]) -> Callable[[int], nn.Module]:
 
 AGGREGATORS: dict[str, Aggregator] = {
     "genagg-sinh": Aggregator(_ours("sinh"), True, title="GenAgg (sinh)"),
-    "genagg-sinh-linear": Aggregator(_ours(SinhLinear), True, title="GenAgg (sinh, one channel)", rescaled=True),
+    "genagg-sinh-linear": Aggregator(_ours(SinhLinear), True, title="GenAgg (sinh, one channel)"),
     "genagg-mlp": Aggregator(_ours("mlp"), True, title="GenAgg (MLP)"),
     "genagg-invertible": Aggregator(_ours("invertible"), True, title="GenAgg (invertible)"),
     "power": Aggregator(_pyg(PowerMeanAggregation, learn=True), True, title="P-Agg"),

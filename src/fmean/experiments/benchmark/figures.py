@@ -93,12 +93,6 @@ def caption(kept: list[Row], left: int) -> str:
     if any((row["aggregator"], row["protocol"]) == ("genagg-mlp", "paper") for row in kept):
         title = AGGREGATORS["genagg-mlp"].title
         words.append(f"{title} has no BatchNorm within f, which the paper's has, and the inversion objective at 0.1.")
-    rescaled = [
-        name for name, one in AGGREGATORS.items() if one.rescaled and name in {row["aggregator"] for row in kept}
-    ]
-    words += [
-        f"{AGGREGATORS[name].title} begins at the scale of the first batch (`fmean.rescale`)." for name in rescaled
-    ]
     if left:
         words.append(f"Left out: {left} {'row' if left == 1 else 'rows'} with other settings or of fewer epochs.")
     return " ".join(words)

@@ -17,7 +17,6 @@ from torch.nn import functional as F
 from ...checkpoint import load_or_set_aside, save_atomically
 from ...data import Batch, Loader
 from ...genagg import GenAgg
-from ...rescale import rescale
 from ...seen import Seen
 from .aggregators import AGGREGATORS
 from .evaluation import accuracy, answer, new_accuracy
@@ -109,9 +108,6 @@ class Trainer:
             self.protocol.residual,
             positions,
         )
-        if AGGREGATORS[self.job.run.aggregator].rescaled:
-            first = next(iter(self.loader.epoch(0)))
-            rescale(self.network.to(self.fabric.device), lambda network: answer(network, first))
         network: Any = torch.compile(self.network, dynamic=True) if self.compile else self.network
         adam = torch.optim.Adam(parameter_groups(self.network, self.job), fused=True)
         self.model, self.optimiser = self.fabric.setup(network, adam)
