@@ -22,8 +22,6 @@ class Described(NamedTuple):
     alphas: int
     channels: int
     """1, or how many features hold parameters of their own."""
-    learnable: bool
-    """Whether f has something to learn; symbolic functions have not, and are summed in float64."""
 
 
 # Past Module.__getattr__: this is on the way of every call, and takes as long as a kernel.
@@ -37,14 +35,14 @@ def describe(f: Any, alpha: Any) -> Described | None:
     if kind is Sinh:
         one, two, three = (part._parameters for part in f._modules["parts"]._modules.values())
         parameters = [one["rho"], one["c"], two["rho"], three["rho"], three["c"], f._parameters["omega"]]
-        return Described(name, parameters, 3, f.channels, True)
+        return Described(name, parameters, 3, f.channels)
     if kind is SinhLinear:
-        return Described(name, [f._parameters["rho"], f._parameters["c"]], 1, f.channels, True)
+        return Described(name, [f._parameters["rho"], f._parameters["c"]], 1, f.channels)
     if kind is MLPAutoencoder:
         return _mlp(f, name, alpha)
     if kind is InvertibleNN:
-        return Described(name, [f._parameters["weights"], f._parameters["t"]], 1, f.channels, True)
-    return Described(name, [], 1, 1, False) if kind in SYMBOLIC else None
+        return Described(name, [f._parameters["weights"], f._parameters["t"]], 1, f.channels)
+    return Described(name, [], 1, 1) if kind in SYMBOLIC else None
 
 
 def _mixture(f: Mixture) -> Described | None:
@@ -54,7 +52,7 @@ def _mixture(f: Mixture) -> Described | None:
     found = [describe(part, None) for part in f.parts]
     name = MIXTURE + " + ".join(each.recipe for each in found if each is not None)
     parameters = [p for each in found if each is not None for p in each.parameters]
-    return Described(name, [*parameters, f.omega], f.k, f.channels, True)
+    return Described(name, [*parameters, f.omega], f.k, f.channels)
 
 
 def _mlp(f: MLPAutoencoder, name: str, alpha: Any) -> Described | None:
@@ -65,7 +63,7 @@ def _mlp(f: MLPAutoencoder, name: str, alpha: Any) -> Described | None:
     if alphas not in (1, f.k) or (held and f.k > 1 and isinstance(alpha, Tensor) and alpha.dim() == 1):
         return None  # no α of this f, or [k] for all features
     parameters = [*_layers(f._modules["encoder"]), *_layers(f._modules["decoder"])]
-    return Described(name + " " + str(alphas), parameters, alphas, f.channels, True)
+    return Described(name + " " + str(alphas), parameters, alphas, f.channels)
 
 
 def _layers(network: Any) -> list[Tensor]:
