@@ -474,6 +474,10 @@ HELD = {
     "mlp, training": lambda channels: GenAgg("mlp", beta=0.3, channels=channels),
     "mlp, an α for each": lambda channels: GenAgg("mlp", alpha=[0.1, 0.2, 0.3, 0.4], channels=channels).eval(),
     "invertible": lambda channels: GenAgg("invertible", alpha=0.4, beta=0.2, channels=channels),
+    **{
+        name: lambda channels, name=name: GenAgg(name, 0.4, 0.2, channels=channels)
+        for name in ("sum", "product", "harmonic_mean", "standard_deviation", "log_sum_exp", "max", "min_magnitude")
+    },
     "invertible, both": lambda channels: GenAgg(
         Mixture([InvertibleNN(2, channels=channels), InvertibleNN(1, True, channels)], channels), channels=channels
     ),
@@ -536,6 +540,27 @@ def test_x_without_a_gradient_has_none_computed(monkeypatch):
         assert seen[-1][0] is not None
         for a, b in zip(*wanted, strict=True):
             torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("name", ["sinh, no β", "sum, learned", "sum", "product", "max", "standard_deviation"])
+def test_what_is_frozen_has_no_gradient_computed(name):
+    """Backward is then another kernel, which looks at less."""
+    agg = aggregation(ALL[name], "cpu")
+    frozen = copy.deepcopy(agg).requires_grad_(False)
+    learned = copy.deepcopy(agg)
+    learned.alpha = torch.nn.Parameter(learned.alpha.detach())
+    _, index, size = elements(ROWS["mixed"], "cpu")
+    x, source = torch.randn(len(index), 5), torch.randint(0, len(index), (len(index),))
+    for run in (
+        lambda agg, x: agg(x, index, dim_size=size),
+        lambda agg, x: agg.neighbours(x, source, index, size),
+    ):
+        found = [
+            torch.autograd.grad(run(one, leaf).square().sum(), leaf)[0]
+            for one in (frozen, learned)
+            for leaf in [x.clone().requires_grad_()]
+        ]
+        torch.testing.assert_close(*found)
 
 
 def test_what_was_found_for_an_index_goes_with_it():

@@ -24,13 +24,13 @@ SMALL = 1 << 15  # Below this many numbers, a second thread does not pay.
 
 
 @cache
-def _sections(name: str) -> Sections:
-    return Sections(recipe(name))
+def _sections(name: str, learned: bool = True) -> Sections:
+    return Sections(recipe(name), learned)
 
 
 @cache
 def _library(name: str, kind: Kind) -> ctypes.CDLL | None:
-    return load_source(c_source(_sections(name), kind))
+    return load_source(c_source(_sections(name, kind.learned), kind))
 
 
 def _width(name: str, features: int) -> int:
@@ -44,10 +44,8 @@ def _type(name: str) -> torch.dtype:
     return torch.float64 if recipe(name).double_terms else torch.float32
 
 
-def _kernels(
-    name: str, centred: bool, x: Tensor, factor: Tensor | None, rows: CSR, channels: int, squares: bool = False
-) -> Any:
-    of = Kind(centred, _width(name, x.size(1)), channels > 1, rows.col is not None, factor is not None, squares)
+def _kernels(name: str, centred: bool, x: Tensor, factor: Tensor | None, rows: CSR, channels: int, **more: bool) -> Any:
+    of = Kind(centred, _width(name, x.size(1)), channels > 1, rows.col is not None, factor is not None, **more)
     return _library(name, of)
 
 
@@ -107,10 +105,11 @@ def backward(
     theta: Sequence[Tensor],
     by_x: bool,
     by_factor: bool,
+    by_theta: bool,
     objective: Objective | None,
     channels: int = 1,
 ) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor | None]:
-    """∂L/∂x, ∂L/∂factor, ∂L/∂(parameters, β), and the inversion objective.
+    """∂L/∂x, ∂L/∂factor, ∂L/∂(parameters, β), and the inversion objective; without `by_theta` only the first two count.
 
     With `sources`, x are nodes, each an element of many rows, and it finds the rows of the transposed matrix.
     """
@@ -118,6 +117,7 @@ def backward(
     flat, columns = _flat(theta, channels, features), (of.parameters + 2) * (features if channels > 1 else 1)
     library = _kernels(name, centred, x, factor, rows, channels)
     table = _table(name, library, x, flat, rows) if not centred and factor is None else None
+    library = library if by_theta else _kernels(name, centred, x, factor, rows, channels, learned=False)
     given = [grad, x, factor, rows.ptr, rows.col, rows.edge, table]
     blocks = -(-features // _width(name, features))
     # With β = 0, f of each node is looked at once for all its edges, in the rows of the transposed matrix; else the

@@ -54,7 +54,7 @@ INLINE V sqrt_(V a) { for (int i = 0; i < W; i++) a[i] = sqrt_(a[i]); return a; 
 INLINE R min_(R a, R b) { return b < a ? b : a; }
 INLINE R max_(R a, R b) { return b > a ? b : a; }
 INLINE V abs_(V a) { return (V)((M)a & MAGNITUDE); }
-// The first, unless it is beaten by the second, or the second is NaN.
+// The larger of the two, NaN if one is.
 INLINE V larger(V a, V b) { return b == b ? max_(a, b) : b; }
 
 // Of the first k numbers: the others are loaded as 0, and not stored. In memory all numbers of x and y are float32.

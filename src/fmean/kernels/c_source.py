@@ -37,6 +37,9 @@ class Kind(NamedTuple):
     """Whether it is multiplied by a factor."""
     squares: bool = False
     """Whether these are the kernels of Σ(y − target)²."""
+    learned: bool = True
+    """Whether parameters have gradients. Without, these are kernels of backward alone, which of a plain sum do not even
+    look at x: the compiler sees that nothing comes of it."""
 
 
 def c_source(sections: Sections, kind: Kind) -> str:
@@ -47,12 +50,14 @@ def c_source(sections: Sections, kind: Kind) -> str:
         kernels = [HELPERS, backward_kernel(sections, centred, held, "squares")]
         kernels += [_terms(sections, held)] if tabled else []
     else:
-        kernels = [HELPERS, _forward(sections, centred, held), backward_kernel(sections, centred, held, "backward")]
-    if kind.gather and not kind.squares:  # x are nodes, each an element of several rows
-        kernels += [_terms(sections, held)] if tabled else []
-        kernels += [backward_kernel(sections, centred, held, "backward_rows"), sources_kernel(sections, centred, held)]
-    if sections.recipe.approximate and not kind.squares:
-        kernels.append(_inversion(sections, centred, held))
+        kernels = [HELPERS, backward_kernel(sections, centred, held, "backward")]
+        if kind.gather:  # x are nodes, each an element of several rows
+            kernels.append(backward_kernel(sections, centred, held, "backward_rows"))
+            kernels.append(sources_kernel(sections, centred, held))
+        if kind.learned:
+            kernels.append(_forward(sections, centred, held))
+            kernels += [_terms(sections, held)] if tabled else []
+            kernels += [_inversion(sections, centred, held)] if sections.recipe.approximate else []
     columns = f"{sections.recipe.parameters + 2 + kind.squares}{' * D' * held}"
     fixed = f"#define W {kind.width}\n#define GATHER {kind.gather:d}\n#define WEIGHTED {kind.weighted:d}\n"
     numbers = DOUBLE if sections.recipe.double_terms else FLOAT

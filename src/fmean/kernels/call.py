@@ -76,15 +76,16 @@ def backward(
     rows: CSR,
     by_x: bool,
     by_factor: bool,
+    by_theta: bool = True,
 ) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor | None]:
-    """∂L/∂x, ∂L/∂factor, ∂L/∂θ, and the inversion objective where there is one."""
+    """∂L/∂x, ∂L/∂factor, ∂L/∂θ, and the inversion objective where there is one; what nobody wants may be anything."""
     sources = None if call.source is None else partial(call.sources, x)
     objective, count = None, 1
     if call.strength:
         step, count = call.sample(x)
         objective = Objective(call.strength / count, step)
     given = (grad.contiguous(), x, factor, rows, sources, theta)
-    wanted = (by_x, by_factor, objective)
+    wanted = (by_x, by_factor, by_theta, objective)
     dx, dfactor, d, loss = backend(x).backward(call.recipe, call.centred, *given, *wanted, call.channels)
     return dx, dfactor, d, None if loss is None else loss.mean() / count
 
@@ -101,7 +102,7 @@ class FMean(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
         x, factor, *theta = ctx.saved_tensors
-        by = ctx.needs_input_grad[:2]
+        by = *ctx.needs_input_grad[:2], any(ctx.needs_input_grad[4:])
         dx, dfactor, d, loss = backward(grads[0], x, factor, theta, ctx.call, ctx.rows, *by)
         if loss is not None:
             ctx.f.last_inversion_loss.copy_(loss)

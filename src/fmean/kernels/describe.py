@@ -42,7 +42,9 @@ def describe(f: Any, alpha: Any) -> Described | None:
         return _mlp(f, name, alpha)
     if kind is InvertibleNN:
         return Described(name, [f._parameters["weights"], f._parameters["t"]], 1, f.channels)
-    return Described(name, [], 1, 1) if kind in SYMBOLIC else None
+    if kind in SYMBOLIC:  # nothing of f is held per feature, but α may be
+        return Described(name, [], 1, alpha.size(0) if isinstance(alpha, Tensor) and alpha.dim() else 1)
+    return None
 
 
 def _mixture(f: Mixture) -> Described | None:

@@ -22,8 +22,8 @@ class Sections:
     of which the program around counts the `ties`.
     """
 
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
+    def __init__(self, recipe: Recipe, learned: bool = True) -> None:
+        self.recipe, self.learned = recipe, learned
         self.p = [variable(f"p{i}", PARAMETER) for i in range(recipe.parameters)]
         self.v = variable("v", ELEMENT)
         self.t = [variable(f"T{i}", ROW) for i in range(recipe.terms_)]
@@ -64,8 +64,8 @@ class Sections:
 
     @cached_property
     def roots(self) -> list[Expression]:
-        """What rows and elements use of the parameters, and so what gradients are summed for."""
-        return frontier([self.y, *self.terms, *self.scaled_terms])
+        """What rows and elements use of the parameters, and so what gradients are summed for, if they are learned."""
+        return frontier([self.y, *self.terms, *self.scaled_terms]) if self.learned else []
 
     @cached_property
     def back(self) -> list[Expression]:

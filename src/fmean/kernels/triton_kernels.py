@@ -158,6 +158,7 @@ def backward(
     theta: Theta,
     by_x: bool,
     by_factor: bool,
+    by_theta: bool,
     objective: Objective | None,
     channels: int = 1,
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:

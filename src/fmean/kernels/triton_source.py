@@ -333,7 +333,9 @@ def _rows(s: Sections, centred: bool) -> str:
     planes = _planes(s, centred)
     count = len(planes) + len(s.h)
     lines = [f"to = state + row * {count} * D + d"]
-    lines += [f"tl.store(to + {i} * D, ({p}).to(state.dtype.element_ty), mask=real & (d < D))" for i, p in enumerate(planes)]
+    lines += [
+        f"tl.store(to + {i} * D, ({p}).to(state.dtype.element_ty), mask=real & (d < D))" for i, p in enumerate(planes)
+    ]
     if s.h:
         lines += [
             "if scaled:",
