@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from fmean import GenAgg, augmented_f_mean, standard
+from fmean import STANDARD, GenAgg, augmented_f_mean, standard
 from fmean.functions import InvertibleNN, Mixture, MLPAutoencoder, Power, SinhLinear
 from fmean.kernels import c_compile, c_kernels, csr, fused, fused_squares, operators, plain
 from fmean.kernels import call as calls
@@ -41,13 +41,18 @@ LEARNABLE = {
     "invertible, both": lambda: GenAgg(Mixture([InvertibleNN(2), InvertibleNN(1, magnitude=True)]), beta=0.2),
 }
 SYMBOLIC = {
-    **{name: lambda name=name: standard(name) for name in ("mean", "product", "harmonic_mean", "standard_deviation")},
-    "log_sum_exp": lambda: GenAgg("log_sum_exp", alpha=0.7, beta=0.2),
+    **{name: lambda name=name: standard(name) for name in STANDARD},
+    "sum, learned": lambda: GenAgg("sum", alpha=0.7, beta=0.2),
+    "product, learned": lambda: GenAgg("product", alpha=0.3, beta=0.2),
+    "harmonic_mean, learned": lambda: GenAgg("harmonic_mean", alpha=0.3, beta=0.2),
+    "log_sum_exp, learned": lambda: GenAgg("log_sum_exp", alpha=0.7, beta=0.2),
     "cube": lambda: GenAgg(Power(3), alpha=0.7),
-    "max": lambda: standard("max"),
-    "max, centred": lambda: GenAgg("max", beta=0.3),
-    "min_magnitude": lambda: standard("min_magnitude"),
+    "root": lambda: GenAgg(Power(0.5), alpha=0.7),
+    "inverse square": lambda: GenAgg(Power(-2), learn_beta=False),
+    "min, centred": lambda: GenAgg("min", beta=0.3),
+    "max_magnitude, centred": lambda: GenAgg("max_magnitude", beta=0.3),
 }
+ALL = LEARNABLE | SYMBOLIC
 
 
 @pytest.fixture(params=["cpu", "triton"])
@@ -116,7 +121,7 @@ def results(run, agg, leaves):
 
 
 def fused_call(agg, x, size, index=None, ptr=None, source=None, factor=None):
-    """As `fused_f_mean`, but for symbolic functions and on the CPU too, so that the interpreter sees them."""
+    """As `fused_f_mean`, but on the path under test, which may be Triton's interpreter."""
     found, beta = describe(agg.f, agg.alpha), agg._used_beta()
     centred = isinstance(beta, torch.Tensor)
     parameters = [*found.parameters, fused._as_parameter(agg.alpha, found.alphas, 1, x), *([beta] if centred else [])]
@@ -143,25 +148,19 @@ def compare(agg, leaves, **options):
     return ours
 
 
-def every_f(path):
-    return {**LEARNABLE, **(SYMBOLIC if path == "triton" else {})}
-
-
-@pytest.mark.parametrize("name", [*LEARNABLE, *SYMBOLIC])
+@pytest.mark.parametrize("name", ALL)
 def test_agrees_with_the_plain_path(path, name):
-    if name not in every_f(path):
-        pytest.skip("a CPU takes the plain path for it")
     x, index, size = elements(ROWS["mixed"], path)
-    compare(aggregation(every_f(path)[name], path), [x], size=size, index=index)
+    compare(aggregation(ALL[name], path), [x], size=size, index=index)
 
 
-@pytest.mark.parametrize("name", [*LEARNABLE, *SYMBOLIC])
+@pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_neighbours_with_weights(path, name, shuffled):
     """Messages w·x[source]: gradients of x, of w and of all parameters."""
-    if name not in every_f(path) or name == "max, centred":
+    if path == "triton" and name in ("min, centred", "max_magnitude, centred"):
         pytest.skip("takes the plain path")
-    agg = aggregation(every_f(path)[name], path)
+    agg = aggregation(ALL[name], path)
     _, index, size = elements(ROWS["mixed"], path, shuffled=shuffled)
     x = torch.randn(9, 6).to(device(path))
     source = torch.randint(0, 8, (len(index),)).to(device(path))  # node 8 sends nothing
@@ -173,16 +172,17 @@ def test_neighbours_with_weights(path, name, shuffled):
 
 
 @pytest.mark.parametrize("features", [1, 4, 16, 64, 70])
-@pytest.mark.parametrize("name", ["sinh", "mlp, training"])
+@pytest.mark.parametrize("name", ["sinh", "mlp, training", "log_sum_exp, learned", "max_magnitude, centred"])
 def test_any_number_of_features(path, features, name):
     x, index, size = elements([3, 0, 5, 9], path, features)
-    compare(aggregation(LEARNABLE[name], path), [x], size=size, index=index)
+    compare(aggregation(ALL[name], path), [x], size=size, index=index)
 
 
+@pytest.mark.parametrize("name", ["sinh", *STANDARD])
 @pytest.mark.parametrize("rows", ROWS)
-def test_every_kind_of_rows(path, rows):
+def test_every_kind_of_rows(path, rows, name):
     x, index, size = elements(ROWS[rows], path)
-    compare(aggregation(LEARNABLE["sinh"], path), [x], size=size, index=index)
+    compare(aggregation(ALL[name], path), [x], size=size, index=index)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 30.0, 1e3])
@@ -196,10 +196,24 @@ def test_terms_that_overflow_are_scaled(path, scale):
     assert all(gradient.isfinite().all() for gradient in ours[1:])
 
 
-def test_zeros_and_equal_elements(path):
+@pytest.mark.parametrize("name", ["sinh", *SYMBOLIC])
+def test_zeros_and_equal_elements(path, name):
     _, index, size = elements([2, 3, 1], path)
     x = torch.tensor([0, 0, 1, 1, 1, 0.0]).view(-1, 1).to(device(path))
-    compare(aggregation(LEARNABLE["sinh"], path), [x], size=size, index=index)
+    compare(aggregation(ALL[name], path), [x], size=size, index=index)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-3, 1e3, 1e30])
+@pytest.mark.parametrize("name", STANDARD)
+def test_a_layer_of_small_and_large_numbers(path, name, scale):
+    """What rows hand to their nodes may be far beyond float32."""
+    if name == "product" and scale > 1:
+        pytest.skip("the result is beyond float32 as well")
+    agg = aggregation(ALL[name], path)
+    _, index, size = elements(ROWS["mixed"], path)
+    x = torch.randn(9, 6).to(device(path)) * scale
+    source = torch.randint(0, 9, (len(index),)).to(device(path))
+    compare(agg, [x], size=size, index=index, source=source)
 
 
 def test_an_unsorted_index_and_ptr(path):
@@ -227,11 +241,9 @@ def test_half_precision(path, dtype):
     agree(ours, results(lambda agg, x: plain_call(agg, x, size, index), agg, [x]), rtol=2e-2)
 
 
-@pytest.mark.parametrize("name", [*LEARNABLE, *SYMBOLIC])
+@pytest.mark.parametrize("name", ALL)
 def test_a_nan_stays_in_its_row_and_feature(path, name):
-    if name not in every_f(path):
-        pytest.skip("a CPU takes the plain path for it")
-    agg = aggregation(every_f(path)[name], path)
+    agg = aggregation(ALL[name], path)
     x, index, size = elements(ROWS["mixed"], path)
     with torch.no_grad():
         clean = fused_call(agg, x, size, index)
@@ -242,9 +254,9 @@ def test_a_nan_stays_in_its_row_and_feature(path, name):
     torch.testing.assert_close(y, clean)
 
 
-@pytest.mark.parametrize("name", ["sinh", "mlp, training"])
+@pytest.mark.parametrize("name", ["sinh", "mlp, training", "product", "max", "standard_deviation"])
 def test_the_same_answer_twice(path, name):
-    agg = aggregation(LEARNABLE[name], path)
+    agg = aggregation(ALL[name], path)
     x, index, size = elements(ROWS["mixed"], path)
     runs = [results(lambda agg, x: fused_call(agg, x, size, index), agg, [x]) for _ in range(2)]
     assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
@@ -278,7 +290,7 @@ class TestOnACPU:
         if c_compile.compiler() is None:
             pytest.skip("no C++ compiler")
 
-    @pytest.mark.parametrize("f", ["sinh", "mlp", "invertible"])
+    @pytest.mark.parametrize("f", ["sinh", "mlp", "invertible", *STANDARD])
     def test_genagg_takes_it(self, f, monkeypatch):
         calls = []
         original = c_kernels.forward
@@ -294,7 +306,7 @@ class TestOnACPU:
         assert len(calls) == 2
 
     @pytest.mark.parametrize("scale", [1.0, 30.0])
-    @pytest.mark.parametrize("f", ["sinh", "mlp", "invertible"])
+    @pytest.mark.parametrize("f", ["sinh", "mlp", "invertible", "product", "harmonic_mean", "log_sum_exp"])
     def test_without_beta_f_is_computed_once_for_each_node(self, f, scale, monkeypatch):
         tables = []
         original = c_kernels._table
@@ -462,6 +474,10 @@ HELD = {
     "mlp, training": lambda channels: GenAgg("mlp", beta=0.3, channels=channels),
     "mlp, an α for each": lambda channels: GenAgg("mlp", alpha=[0.1, 0.2, 0.3, 0.4], channels=channels).eval(),
     "invertible": lambda channels: GenAgg("invertible", alpha=0.4, beta=0.2, channels=channels),
+    **{
+        name: lambda channels, name=name: GenAgg(name, 0.4, 0.2, channels=channels)
+        for name in ("sum", "product", "harmonic_mean", "standard_deviation", "log_sum_exp", "max", "min_magnitude")
+    },
     "invertible, both": lambda channels: GenAgg(
         Mixture([InvertibleNN(2, channels=channels), InvertibleNN(1, True, channels)], channels), channels=channels
     ),
@@ -524,6 +540,27 @@ def test_x_without_a_gradient_has_none_computed(monkeypatch):
         assert seen[-1][0] is not None
         for a, b in zip(*wanted, strict=True):
             torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("name", ["sinh, no β", "sum, learned", "sum", "product", "max", "standard_deviation"])
+def test_what_is_frozen_has_no_gradient_computed(name):
+    """Backward is then another kernel, which looks at less."""
+    agg = aggregation(ALL[name], "cpu")
+    frozen = copy.deepcopy(agg).requires_grad_(False)
+    learned = copy.deepcopy(agg)
+    learned.alpha = torch.nn.Parameter(learned.alpha.detach())
+    _, index, size = elements(ROWS["mixed"], "cpu")
+    x, source = torch.randn(len(index), 5), torch.randint(0, len(index), (len(index),))
+    for run in (
+        lambda agg, x: agg(x, index, dim_size=size),
+        lambda agg, x: agg.neighbours(x, source, index, size),
+    ):
+        found = [
+            torch.autograd.grad(run(one, leaf).square().sum(), leaf)[0]
+            for one in (frozen, learned)
+            for leaf in [x.clone().requires_grad_()]
+        ]
+        torch.testing.assert_close(*found)
 
 
 def test_what_was_found_for_an_index_goes_with_it():

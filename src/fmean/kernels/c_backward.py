@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .c_rows import ALL, ROW_HEAD, SHORT, load_parameters, over_rows, sums_of_row
-from .c_writer import CWriter, lines_of, vector
-from .expression import ELEMENT, PARAMETER, ROW, Expression, Writer, variable
+from .c_writer import c_writer, lines_of, vector
+from .expression import PARAMETER, ROW, Expression, Writer, variable
 from .sections import Sections
 
-__all__ = ["backward_kernel", "put", "sources_kernel"]
+__all__ = ["accumulate", "backward_kernel", "planes_of", "put"]
 
 # Pieces of rows; or, where elements of several rows are the same node, all rows and pieces of features: no two threads
 # then add to the same place, and the order in which it is added to is always the same.
@@ -45,11 +45,11 @@ def backward_kernel(s: Sections, centred: bool, held: bool, name: str) -> str:
     - `squares`: know ∂L/∂y of L = Σ(y − target)² themselves. y is never written, and need not be computed before.
     """
     gather, squares = name == "backward_rows", name == "squares"
-    writer = CWriter()
+    writer = c_writer(s)
     head = load_parameters(s, writer, s.outputs, centred)
-    declare, add, end = _accumulate(s, 3 if squares else 2)
+    declare, add, end = accumulate(s, 3 if squares else 2)
     keep = [] if gather else s.dear
-    row = sums_of_row(s, writer, centred, with_slopes=centred and gather, keep=keep)
+    row = sums_of_row(s, writer, centred, True, centred and gather, keep)
     lines = []
     if squares:
         of = len(s.roots)
@@ -67,8 +67,7 @@ def backward_kernel(s: Sections, centred: bool, held: bool, name: str) -> str:
         lines.append("const V total = " + " + ".join(f"G{i} * S{i}" for i in range(len(s.t))) + ";")
         lines += of_beta
     if gather:
-        planes = [*(f"G{i}" for i in range(len(s.t))), *(["shift", "share"] if centred else [])]
-        planes += [f"h{i}" for i in range(len(s.h))]
+        planes = planes_of(s, centred)
         lines += [f"store(state + (row * {len(planes)} + {i}) * D + d, {p}, k);" for i, p in enumerate(planes)]
         lines.append("flags[row * ((D + W - 1) / W) + d / W] = scaled;")
         loop = ""
@@ -85,7 +84,7 @@ def backward_kernel(s: Sections, centred: bool, held: bool, name: str) -> str:
         "grad",
         {
             "backward": "float* dx, float* dfactor, I edges, I all_rows, ",
-            "backward_rows": "float* state, unsigned char* flags, ",
+            "backward_rows": "R* state, unsigned char* flags, ",
             "squares": "",
         }[name],
     )
@@ -108,7 +107,7 @@ def backward_kernel(s: Sections, centred: bool, held: bool, name: str) -> str:
     begin = f"{declare}  V kept[{max(1, SHORT * len(keep))}];"
     return f"""
 extern "C" void {name}(const float* {first}, const float* x, const float* factor, const I* ptr, const I* col,
-    const I* edge, const float* table, {extra}float* partial, const float* params, I D, I first_row, I last_row) {{
+    const I* edge, const R* table, {extra}float* partial, const float* params, I D, I first_row, I last_row) {{
 {ranges}
 {over_rows(held, ROW_HEAD, body, head, begin, FLUSH, end)}
 }}
@@ -133,7 +132,7 @@ def _elements(writer: Writer, outputs: list[Expression], indent: int, keep: Sequ
         *(f"    const V kept{j} = kept[(e - start) * {len(keep)} + {j}];" for j in range(len(keep))),
         *(f"    {line}" for line in body),
         *(f"    part{i} += {vector(inner, outputs[1 + i])};" for i in adds),
-        f"    const V dv = {vector(inner, outputs[0])};",
+        f"    const V dv = bounded({vector(inner, outputs[0])});",
         "    dv_sum += dv;",
         "    float* to = dx + PLACE(e) * D + d;",
         "    if (dx) store(to, adds ? load(to, k) + dv * w : dv * w, k);",
@@ -145,7 +144,12 @@ def _elements(writer: Writer, outputs: list[Expression], indent: int, keep: Sequ
     return lines_of(lines, indent)
 
 
-def _accumulate(s: Sections, more: int = 2) -> tuple[str, str, str]:
+def planes_of(s: Sections, centred: bool) -> list[str]:
+    """What a row hands to its elements in a layer."""
+    return [*s.handed, *(["shift", "share"] if centred else []), *(f"h{i}" for i in range(len(s.h)))]
+
+
+def accumulate(s: Sections, more: int = 2) -> tuple[str, str, str]:
     """Sums of the gradients: declared before all rows, added to after each, and written as those of the parameters.
 
     Behind them come so many `more`: the gradient of β, Σ|∂L/∂y|, and the sum of squares where there is one.
@@ -157,7 +161,7 @@ def _accumulate(s: Sections, more: int = 2) -> tuple[str, str, str]:
     declare += f"#define FLUSH {flush}\n"
     sums = {root: variable(f"a{i}", PARAMETER) for i, root in enumerate(roots)}
     by = s.by_parameters(dict(sums))
-    writer = CWriter()
+    writer = c_writer(s)
     # The parameters again, for the chain from the roots to them.
     lines = [f"const F a{i} = narrow(sums[{i}]);" for i in range(len(roots))] + writer.write(by)
     lines += [put(i, writer[e]) for i, e in enumerate(by)]
@@ -167,78 +171,3 @@ def _accumulate(s: Sections, more: int = 2) -> tuple[str, str, str]:
 
 def put(i: int | str, value: str) -> str:
     return f"put(partial, {i}, F_({value}), D, d, k);"
-
-
-def sources_kernel(s: Sections, centred: bool, held: bool) -> str:
-    """∂L/∂x of every node, from what the rows it is an element of handed out (the transposed rows)."""
-    writer = CWriter()
-    head = load_parameters(s, writer, [*s.back_element, *s.back_scaled_element], centred)
-    declare, add, end = _accumulate(s)
-    planes = len(s.t) + 2 * centred + len(s.h)
-
-    def element(outputs: list[Expression], h: bool) -> list[str]:
-        inner = writer.fork()
-        lines = [f"const V h{i} = load(from + {len(s.t) + 2 * centred + i} * D, k);" for i in range(len(s.h) * h)]
-        lines += inner.write(outputs, ELEMENT)
-        lines += [f"b{i} += {vector(inner, e)};" for i, e in enumerate(outputs[1:]) if e.op != "const"]
-        return [*lines, f"dv += {vector(inner, outputs[0])};"]
-
-    body = f"""        {{
-{lines_of(element(s.back_element, False), 10)}
-        }}"""
-    once = ""
-    if not centred:
-        # Without factors v is the same in all rows, and what they hand out can be summed before f is looked at.
-        adds = " ".join(f"A{i} += G{i};" for i in range(len(s.t)))
-        body = f"if (!WEIGHTED) {{ once = true; {adds} }} else {body.lstrip()}"
-        gs = [f"const V G{i} = A{i};" for i in range(len(s.t))]
-        lines = [
-            "if (once) {",
-            "const V v = xe;",
-            "V dv = {};",
-            *gs,
-            *element(s.back_element, False),
-            "dxe += dv;",
-            "}",
-        ]
-        once = lines_of(lines, 6)
-    if s.h:
-        body = f"""        if (flags[t * ((D + W - 1) / W) + d / W]) {{
-{lines_of(element(s.back_scaled_element, True), 10)}
-        }} else {body.lstrip()}"""
-    else:
-        body = f"        {body.lstrip()}"
-    loads = [f"const V G{i} = load(from + {i} * D, k);" for i in range(len(s.t))]
-    if centred:
-        loads += [f"const V shift = load(from + {len(s.t)} * D, k), share = load(from + {len(s.t) + 1} * D, k);"]
-    shift, share = (" - shift", "-share") if centred else ("", "V{}")
-    roots = range(len(s.roots))
-    body = f"""      const M inside = first(k);
-      const V xe = load(x + row * D + d, k);
-      V dxe = {{}};
-      bool once = false;
-      {" ".join(f"V b{i} = {{}};" for i in roots)}
-      {" ".join(f"V A{i} = {{}};" for i in range(len(s.t)))}
-      for (I e = start; e < end; e++) {{
-        const I t = col[e];
-        const float w = FACTOR(e);
-        const float* from = state + t * {planes} * D + d;
-{lines_of(loads, 8)}
-        const V v = xe * w{shift};
-        V dv = {share};
-{body}
-        dxe += dv * w;
-        if (WEIGHTED && dfactor) dfactor[edge ? edge[e] : e] += sum(sel(inside, dv * xe, V{{}}));
-      }}
-{once}
-      store(dx + row * D + d, dxe, k);
-      {add}"""
-    row = "    const I start = ptr[row], end = ptr[row + 1];"
-    return f"""
-extern "C" void backward_sources(const float* x, const float* factor, const I* ptr, const I* col, const I* edge,
-    const float* state, const unsigned char* flags, float* dx, float* dfactor, float* partial, const float* params,
-    I D, I first_row, I last_row) {{
-{ALL}
-{over_rows(held, row, body, head, declare, FLUSH, end)}
-}}
-"""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .c_compile import load_source
+from .c_numbers import DOUBLE, FLOAT
 from .c_source import Kind, c_source
 from .csr import CSR, PIECES
 from .objective import Objective
@@ -23,19 +24,28 @@ SMALL = 1 << 15  # Below this many numbers, a second thread does not pay.
 
 
 @cache
+def _sections(name: str, learned: bool = True) -> Sections:
+    return Sections(recipe(name), learned)
+
+
+@cache
 def _library(name: str, kind: Kind) -> ctypes.CDLL | None:
-    return load_source(c_source(Sections(recipe(name)), kind))
+    return load_source(c_source(_sections(name, kind.learned), kind))
 
 
-def _width(features: int) -> int:
-    """Numbers in a vector: 16, fewer for fewer features."""
-    return 16 if features > 8 else 8 if features > 4 else 4
+def _width(name: str, features: int) -> int:
+    """Numbers in a vector: 16 of float32 or 8 of float64, fewer for fewer features."""
+    most = (DOUBLE if recipe(name).double_terms else FLOAT).width
+    return min(most, 16 if features > 8 else 8 if features > 4 else 4)
 
 
-def _kernels(
-    name: str, centred: bool, x: Tensor, factor: Tensor | None, rows: CSR, channels: int, squares: bool = False
-) -> Any:
-    of = Kind(centred, _width(x.size(1)), channels > 1, rows.col is not None, factor is not None, squares)
+def _type(name: str) -> torch.dtype:
+    """The type of what is kept on the way to x and y."""
+    return torch.float64 if recipe(name).double_terms else torch.float32
+
+
+def _kernels(name: str, centred: bool, x: Tensor, factor: Tensor | None, rows: CSR, channels: int, **more: bool) -> Any:
+    of = Kind(centred, _width(name, x.size(1)), channels > 1, rows.col is not None, factor is not None, **more)
     return _library(name, of)
 
 
@@ -44,7 +54,7 @@ def ready(
     name: str, centred: bool, features: int, held: bool, gather: bool, weighted: bool, squares: bool = False
 ) -> bool:
     """Whether there are kernels for this recipe: with a C++ compiler on the machine, yes."""
-    return _library(name, Kind(centred, _width(features), held, gather, weighted, squares)) is not None
+    return _library(name, Kind(centred, _width(name, features), held, gather, weighted, squares)) is not None
 
 
 def _run(call: Any, arguments: list[Any], bounds: Tensor, size: int) -> None:
@@ -92,10 +102,11 @@ def backward(
     theta: Sequence[Tensor],
     by_x: bool,
     by_factor: bool,
+    by_theta: bool,
     objective: Objective | None,
     channels: int = 1,
 ) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor | None]:
-    """∂L/∂x, ∂L/∂factor, ∂L/∂(parameters, β), and the inversion objective.
+    """∂L/∂x, ∂L/∂factor, ∂L/∂(parameters, β), and the inversion objective; without `by_theta` only the first two count.
 
     With `sources`, x are nodes, each an element of many rows, and it finds the rows of the transposed matrix.
     """
@@ -103,8 +114,9 @@ def backward(
     flat, columns = _flat(theta, channels, features), (of.parameters + 2) * (features if channels > 1 else 1)
     library = _kernels(name, centred, x, factor, rows, channels)
     table = _table(name, library, x, flat, rows) if not centred and factor is None else None
+    library = library if by_theta else _kernels(name, centred, x, factor, rows, channels, learned=False)
     given = [grad, x, factor, rows.ptr, rows.col, rows.edge, table]
-    blocks = -(-features // _width(features))
+    blocks = -(-features // _width(name, features))
     # With β = 0, f of each node is looked at once for all its edges, in the rows of the transposed matrix; else the
     # threads share out the features, if there are enough of them.
     by_features = by_x and sources is not None and centred and blocks >= torch.get_num_threads()
@@ -120,7 +132,8 @@ def backward(
     else:
         dx, transposed = torch.empty_like(x), sources()
         partial = torch.zeros(rows.pieces.numel() - 1, columns)
-        state = x.new_empty(rows.size, of.terms_ + 2 * centred + of.scales_, features)
+        planes = len(_sections(name).handed) + 2 * centred + of.scales_
+        state = x.new_empty(rows.size, planes, features, dtype=_type(name))
         flags = torch.zeros(rows.size, blocks, dtype=torch.uint8)
         _run(library.backward_rows, [*given, state, flags, partial, flat, features], rows.pieces, work)
         sums, partial = partial.sum(0), torch.zeros(transposed.pieces.numel() - 1, columns)
@@ -163,9 +176,9 @@ def squares(
 
 def _table(name: str, library: Any, x: Tensor, flat: Tensor, rows: CSR) -> Tensor | None:
     """The terms of f of every node, ``[N, terms, D]``, where rows have several elements for each."""
-    if rows.col is None or rows.col.numel() < 2 * x.size(0):
+    if rows.col is None or rows.col.numel() < 2 * x.size(0) or not _sections(name).tabled:
         return None
-    table = x.new_empty(x.size(0), recipe(name).terms_, x.size(1))
+    table = x.new_empty(x.size(0), recipe(name).terms_, x.size(1), dtype=_type(name))
     bounds = torch.arange(PIECES + 1) * x.size(0) // PIECES
     _run(library.node_terms, [x, table, flat, x.size(1)], bounds, table.numel())
     return table

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .c_backward import backward_kernel, put, sources_kernel
+from .c_backward import backward_kernel, put
+from .c_numbers import DOUBLE, FLOAT
 from .c_prelude import HELD, PRELUDE, SHARED
 from .c_rows import ALL, ROW_HEAD, load_parameters, mean_of_row, over_rows, sums_of_row
-from .c_writer import CWriter, lines_of, vector
+from .c_sources import sources_kernel
+from .c_writer import c_writer, lines_of, vector
 from .sections import Sections
 
 __all__ = ["Kind", "c_source"]
@@ -35,24 +37,32 @@ class Kind(NamedTuple):
     """Whether it is multiplied by a factor."""
     squares: bool = False
     """Whether these are the kernels of Σ(y − target)²."""
+    learned: bool = True
+    """Whether parameters have gradients. Without, these are kernels of backward alone, which of a plain sum do not even
+    look at x: the compiler sees that nothing comes of it."""
 
 
 def c_source(sections: Sections, kind: Kind) -> str:
     """The kernels of a recipe."""
     centred, held = kind.centred, kind.held
+    tabled = kind.gather and not centred and sections.tabled
     if kind.squares:
         kernels = [HELPERS, backward_kernel(sections, centred, held, "squares")]
-        kernels += [_terms(sections, held)] if kind.gather and not centred else []
+        kernels += [_terms(sections, held)] if tabled else []
     else:
-        kernels = [HELPERS, _forward(sections, centred, held), backward_kernel(sections, centred, held, "backward")]
-    if kind.gather and not kind.squares:  # x are nodes, each an element of several rows
-        kernels += [] if centred else [_terms(sections, held)]
-        kernels += [backward_kernel(sections, centred, held, "backward_rows"), sources_kernel(sections, centred, held)]
-    if sections.recipe.approximate and not kind.squares:
-        kernels.append(_inversion(sections, centred, held))
+        kernels = [HELPERS, backward_kernel(sections, centred, held, "backward")]
+        if kind.gather:  # x are nodes, each an element of several rows
+            kernels.append(backward_kernel(sections, centred, held, "backward_rows"))
+            kernels.append(sources_kernel(sections, centred, held))
+        if kind.learned:
+            kernels.append(_forward(sections, centred, held))
+            kernels += [_terms(sections, held)] if tabled else []
+            kernels += [_inversion(sections, centred, held)] if sections.recipe.approximate else []
     columns = f"{sections.recipe.parameters + 2 + kind.squares}{' * D' * held}"
     fixed = f"#define W {kind.width}\n#define GATHER {kind.gather:d}\n#define WEIGHTED {kind.weighted:d}\n"
-    return f"{fixed}{PRELUDE}{HELD if held else SHARED}\n{_parallel(chr(10).join(kernels), columns)}"
+    numbers = DOUBLE if sections.recipe.double_terms else FLOAT
+    prelude = f"{fixed}{numbers.types}{PRELUDE}{numbers.functions}{HELD if held else SHARED}"
+    return f"{prelude}\n{_parallel(chr(10).join(kernels), columns)}"
 
 
 def _parallel(kernels: str, columns: str) -> str:
@@ -73,9 +83,9 @@ static void {name}_piece({arguments}, I first_row, I last_row) {{"""
 
 
 def _forward(s: Sections, centred: bool, held: bool) -> str:
-    writer = CWriter()
+    writer = c_writer(s)
     head = load_parameters(s, writer, [*s.terms, *s.scaled_terms, s.y, *s.scales], centred)
-    row = sums_of_row(s, writer, centred, with_slopes=False)
+    row = sums_of_row(s, writer, centred)
     last = writer.write([s.y])
     body = f"""      if (start == end) {{ store(y + row * D + d, V{{}}, k); continue; }}
 {row}
@@ -83,7 +93,7 @@ def _forward(s: Sections, centred: bool, held: bool) -> str:
       store(y + row * D + d, {writer[s.y]}, k);"""
     return f"""
 extern "C" void forward(const float* x, const float* factor, const I* ptr, const I* col, const I* edge,
-    const float* table, float* y, const float* params, I D, I first_row, I last_row) {{
+    const R* table, float* y, const float* params, I D, I first_row, I last_row) {{
 {ALL}
 {over_rows(held, ROW_HEAD, body, head)}
 }}
@@ -92,7 +102,7 @@ extern "C" void forward(const float* x, const float* factor, const I* ptr, const
 
 def _terms(s: Sections, held: bool) -> str:
     """The terms of every node: with β = 0 they are the same in each row, and need not be computed again for it."""
-    writer = CWriter()
+    writer = c_writer(s)
     head = load_parameters(s, writer, s.terms, False)
     body = writer.write(s.terms)
     stores = [
@@ -100,7 +110,7 @@ def _terms(s: Sections, held: bool) -> str:
     ]
     all_lines = lines_of(["const V v = load(x + row * D + d, k);", *body, *stores], 6)
     return f"""
-extern "C" void node_terms(const float* x, float* table, const float* params, I D, I first_row, I last_row) {{
+extern "C" void node_terms(const float* x, R* table, const float* params, I D, I first_row, I last_row) {{
 {ALL}
 {over_rows(held, "", all_lines, head)}
 }}
@@ -109,7 +119,7 @@ extern "C" void node_terms(const float* x, float* table, const float* params, I 
 
 def _inversion(s: Sections, centred: bool, held: bool) -> str:
     """Σ(|f⁻¹(f(v))| − |v|)² over every step-th element, and its gradient by the parameters."""
-    writer = CWriter()
+    writer = c_writer(s)
     head = load_parameters(s, writer, s.inversion, centred)
     inner = writer.fork()
     body = inner.write(s.inversion)

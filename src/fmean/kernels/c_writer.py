@@ -6,15 +6,22 @@ import math
 from collections.abc import Iterable
 
 from .expression import PARAMETER, Expression, Writer
+from .sections import Sections
 
-__all__ = ["CWriter", "lines_of", "vector"]
+__all__ = ["c_writer", "lines_of", "vector"]
+
+
+def c_writer(s: Sections) -> CWriter:
+    return DoubleWriter() if s.recipe.double_terms else CWriter()
 
 
 class CWriter(Writer):
+    suffix = "f"
+
     def constant(self, value: float) -> str:
         if math.isinf(value):
-            return f"({'-' * (value < 0)}__builtin_inff())"
-        return f"({value!r}f)"
+            return f"({'-' * (value < 0)}__builtin_inf{self.suffix}())"
+        return f"({value!r}{self.suffix})"
 
     def line(self, node: Expression, name: str, value: str) -> str:
         truth = node.op in ("<", ">", "==", "&", "|")
@@ -34,11 +41,15 @@ class CWriter(Writer):
             args = [*args[:first], *splats]
             name = {"where": "sel"}.get(node.op, f"{node.op}_")
             return f"{name}({', '.join(args)})"
-        if node.op == "wide":
+        if node.op == "wide":  # all numbers are, or, of an f that stays within float32, none
             return args[0]
         if node.op in ("neg", "reciprocal"):
             return f"-{args[0]}" if node.op == "neg" else f"1.0f / {args[0]}"
         return f"{args[0]} {node.op} {args[1]}"
+
+
+class DoubleWriter(CWriter):
+    suffix = ""
 
 
 def lines_of(lines: Iterable[str], indent: int) -> str:

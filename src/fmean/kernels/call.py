@@ -76,15 +76,19 @@ def backward(
     rows: CSR,
     by_x: bool,
     by_factor: bool,
+    by_theta: bool = True,
 ) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor | None, int]:
-    """∂L/∂x, ∂L/∂factor, ∂L/∂θ, and where there is an inversion objective the sum it is of, over so many numbers."""
+    """∂L/∂x, ∂L/∂factor, ∂L/∂θ, and where there is an inversion objective the sum it is of, over so many numbers.
+
+    What nobody wants may be anything.
+    """
     sources = None if call.source is None else partial(call.sources, x)
     objective, count = None, 1
     if call.strength:
         step, count = call.sample(x)
         objective = Objective(call.strength / count, step)
     given = (grad.contiguous(), x, factor, rows, sources, theta)
-    wanted = (by_x, by_factor, objective)
+    wanted = (by_x, by_factor, by_theta, objective)
     dx, dfactor, d, loss = backend(x).backward(call.recipe, call.centred, *given, *wanted, call.channels)
     return dx, dfactor, d, loss, count
 
@@ -104,8 +108,8 @@ class FMean(torch.autograd.Function):
 
 def _gradients(ctx: Any, grad: Tensor) -> Any:
     x, factor, *theta = ctx.saved_tensors
-    by_x, by_factor = ctx.needs_input_grad[:2]
-    dx, dfactor, d, loss, count = backward(grad, x, factor, theta, ctx.call, ctx.rows, by_x, by_factor)
+    by = *ctx.needs_input_grad[:2], any(ctx.needs_input_grad[5:])
+    dx, dfactor, d, loss, count = backward(grad, x, factor, theta, ctx.call, ctx.rows, *by)
     if loss is not None:
         torch.div(loss if loss.dim() == 0 else loss.mean(), count, out=ctx.f.last_inversion_loss)
     return dx, dfactor, None, None, None, *split(d, theta)

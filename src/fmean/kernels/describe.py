@@ -25,8 +25,6 @@ class Described(NamedTuple):
     alphas: int
     channels: int
     """1, or how many features hold parameters of their own."""
-    learnable: bool
-    """Whether f has something to learn; symbolic functions have not, and are summed in float64."""
 
 
 def describe(f: Any, alpha: Any) -> Described | None:
@@ -40,14 +38,16 @@ def describe(f: Any, alpha: Any) -> Described | None:
         one, two, three = f._modules["parts"]._modules.values()
         parameters = [parameter(one, "rho"), parameter(one, "c"), parameter(two, "rho")]
         parameters += [parameter(three, "rho"), parameter(three, "c"), parameter(f, "omega")]
-        return Described(name, parameters, 3, f.channels, True)
+        return Described(name, parameters, 3, f.channels)
     if kind is SinhLinear:
-        return Described(name, [parameter(f, "rho"), parameter(f, "c")], 1, f.channels, True)
+        return Described(name, [parameter(f, "rho"), parameter(f, "c")], 1, f.channels)
     if kind is MLPAutoencoder:
         return _mlp(f, name, alpha)
     if kind is InvertibleNN:
-        return Described(name, [parameter(f, "weights"), parameter(f, "t")], 1, f.channels, True)
-    return Described(name, [], 1, 1, False) if kind in SYMBOLIC else None
+        return Described(name, [parameter(f, "weights"), parameter(f, "t")], 1, f.channels)
+    if kind in SYMBOLIC:  # nothing of f is held per feature, but α may be
+        return Described(name, [], 1, alpha.size(0) if isinstance(alpha, Tensor) and alpha.dim() else 1)
+    return None
 
 
 def _mixture(f: Mixture) -> Described | None:
@@ -57,7 +57,7 @@ def _mixture(f: Mixture) -> Described | None:
     found = [describe(part, None) for part in f.parts]
     name = MIXTURE + " + ".join(each.recipe for each in found if each is not None)
     parameters = [p for each in found if each is not None for p in each.parameters]
-    return Described(name, [*parameters, f.omega], f.k, f.channels, True)
+    return Described(name, [*parameters, f.omega], f.k, f.channels)
 
 
 def _mlp(f: MLPAutoencoder, name: str, alpha: Any) -> Described | None:
@@ -68,7 +68,7 @@ def _mlp(f: MLPAutoencoder, name: str, alpha: Any) -> Described | None:
     if alphas not in (1, f.k) or (held and f.k > 1 and isinstance(alpha, Tensor) and alpha.dim() == 1):
         return None  # no α of this f, or [k] for all features
     parameters = [*_layers(f._modules["encoder"]), *_layers(f._modules["decoder"])]
-    return Described(name + " " + str(alphas), parameters, alphas, f.channels, True)
+    return Described(name + " " + str(alphas), parameters, alphas, f.channels)
 
 
 def _layers(network: Any) -> list[Tensor]:

@@ -85,6 +85,8 @@ class Expression:
 
     def __truediv__(self, other: Any) -> Expression:
         a, b = self, const(other)
+        if a.op == b.op == "const" and not _is(b, 0):
+            return const(a.args[0] / b.args[0])
         return const(0) if _is(a, 0) else a if _is(b, 1) else Expression("/", a, b)
 
     def __neg__(self) -> Expression:

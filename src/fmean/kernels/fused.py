@@ -60,7 +60,7 @@ def fused_f_mean(
         factor: What each element is multiplied by.
     """
     found = known(x, f, alpha, beta, factor) if may_fuse(x, index, ptr, factor) else None
-    if found is None or (source is not None and found.centred and found.recipe.startswith("limit")):
+    if found is None or (x.is_cuda and source is not None and found.centred and found.recipe.startswith("limit")):
         return None  # backward of a limit would have to find the largest element again, to the last bit
     return _fused(x, *found[:4], index, ptr, size, source, factor, found.strength, f)
 
@@ -76,7 +76,7 @@ class Known(NamedTuple):
 def known(x: Tensor, f: Any, alpha: Any, beta: Any, factor: Tensor | None = None) -> Known | None:
     """What kernels need to know of f, α and β; None where they know no such f, or x is out of its range."""
     found = describe(f, alpha)
-    if found is None or not (found.learnable or x.is_cuda):
+    if found is None:
         return None
     channels, centred = found.channels, isinstance(beta, Tensor) or beta != 0
     if isinstance(beta, Tensor) and beta.dim() > (channels > 1):

@@ -29,7 +29,9 @@ class Recipe:
     scales_: int = 0
     """How many scales the sums have, for where terms overflow."""
     double = False
-    """Whether sums are taken, and finished, in float64."""
+    """Whether sums are taken, and finished, in float64. (On a CPU, where `double_terms` are.)"""
+    double_terms = False
+    """Whether the terms are in float64 as well."""
     reduction = "sum"
     approximate = False
     """Whether f⁻¹ has to be pulled towards an inverse, by the objective on `around`."""

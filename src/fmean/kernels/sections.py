@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from .expression import ELEMENT, PARAMETER, ROW, Expression, absolute, below, frontier, gradient, variable
+from .expression import ELEMENT, PARAMETER, ROW, Expression, absolute, below, frontier, gradient, variable, where
 from .recipe import Recipe
 
 __all__ = ["Sections"]
@@ -17,10 +17,13 @@ class Sections:
 
     p0 p1 … (parameters), v (an element, centred), T0 … (the sums), h0 … (their scales), n and log_n (the size of
     the set), low, high, least (the range of v), g (∂L/∂y), G0 … (∂L/∂T), a0 … (the sums of the gradients).
+
+    A recipe may want the largest term in place of the sum, as T0. Its gradient is shared by the elements that reach it,
+    of which the program around counts the `ties`.
     """
 
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
+    def __init__(self, recipe: Recipe, learned: bool = True) -> None:
+        self.recipe, self.learned = recipe, learned
         self.p = [variable(f"p{i}", PARAMETER) for i in range(recipe.parameters)]
         self.v = variable("v", ELEMENT)
         self.t = [variable(f"T{i}", ROW) for i in range(recipe.terms_)]
@@ -41,7 +44,19 @@ class Sections:
 
     def slopes(self, terms: list[Expression]) -> list[Expression]:
         """∂t/∂v of each term."""
-        return [gradient({term: 1}, [self.v])[0] for term in terms]
+        return self._of_largest([gradient({term: 1}, [self.v])[0] for term in terms])
+
+    @property
+    def largest(self) -> bool:
+        return self.recipe.reduction == "max"
+
+    @cached_property
+    def tie(self) -> Expression:
+        """1 of an element that reaches the largest term, else 0."""
+        return where(self.terms[0].equals(self.t[0]), 1, 0)
+
+    def _of_largest(self, found: list[Expression]) -> list[Expression]:
+        return [where(self.terms[0].equals(self.t[0]), e, 0) for e in found] if self.largest else found
 
     @cached_property
     def y(self) -> Expression:
@@ -49,18 +64,29 @@ class Sections:
 
     @cached_property
     def roots(self) -> list[Expression]:
-        """What rows and elements use of the parameters, and so what gradients are summed for."""
-        return frontier([self.y, *self.terms, *self.scaled_terms])
+        """What rows and elements use of the parameters, and so what gradients are summed for, if they are learned."""
+        return frontier([self.y, *self.terms, *self.scaled_terms]) if self.learned else []
 
     @cached_property
     def back(self) -> list[Expression]:
         """Of y, with ∂L/∂y = g: ∂L/∂T0 …, then ∂L/∂root for each root."""
-        return gradient({self.y: self.g}, [*self.t, *self.roots])
+        found = gradient({self.y: self.g}, [*self.t, *self.roots])
+        return [found[0] / variable("ties", ROW), *found[1:]] if self.largest else found
 
     @cached_property
     def back_element(self) -> list[Expression]:
         """Of the terms, with ∂L/∂T = G: ∂L/∂v, then ∂L/∂root for each root."""
-        return gradient(dict(zip(self.terms, self.by_t, strict=True)), [self.v, *self.roots])
+        return self._of_largest(gradient(dict(zip(self.terms, self.by_t, strict=True)), [self.v, *self.roots]))
+
+    @cached_property
+    def handed(self) -> list[str]:
+        """What a row hands to its elements in a layer, beside shift, share and scales."""
+        return [*(f"G{i}" for i in range(len(self.t))), *(["T0"] if self.largest else [])]
+
+    @cached_property
+    def tabled(self) -> bool:
+        """Whether the terms of a node are worth keeping for all rows that it is an element of."""
+        return any(e.op in DEAR for e in below(self.terms))
 
     @cached_property
     def dear(self) -> list[Expression]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .expression import Expression, absolute, exp, given, log, maximum, minimum, sqrt, where, wide
+from .expression import Expression, absolute, either, exp, given, log, maximum, minimum, sqrt, where, wide
 from .recipe import HUGE, P, Recipe, outside, within
 
 __all__ = ["ExpRecipe", "IdentityRecipe", "LimitRecipe", "LogAbsRecipe", "PowerRecipe"]
@@ -13,7 +13,8 @@ __all__ = ["ExpRecipe", "IdentityRecipe", "LimitRecipe", "LogAbsRecipe", "PowerR
 class _Symbolic(Recipe):
     """Nothing of f is learned: p = α."""
 
-    parameters, layout, double = 1, (1,), True
+    parameters, layout = 1, (1,)
+    double = double_terms = True
 
 
 class IdentityRecipe(_Symbolic):
@@ -50,8 +51,9 @@ class PowerRecipe(_Symbolic):
         zero = a.equals(0)
         safe = where(zero, 1, a)
         term = self._power(safe, a * a)
-        slope = where(zero, 0, self.p * term / where(zero, 1, wide(v)))
-        return [given(where(zero, 0 if self.p > 0 else math.inf, term), (v, slope))]
+        term = where(zero, 0 if self.p > 0 else math.inf, term)
+        slope = 2 * wide(v) if self.p == 2 else where(zero, 0, self.p * term / where(zero, 1, wide(v)))
+        return [given(term, (v, slope))]
 
     def _power(self, a: Expression, square: Expression) -> Expression:
         if self.p in (1.0, 2.0, -1.0, -2.0):
@@ -60,11 +62,10 @@ class PowerRecipe(_Symbolic):
         return exp(self.p * log(a))
 
     def finish(self, t: P, n: Expression, log_n: Expression, p: P, h: P) -> Expression:
-        s = exp((p[0] - 1) * log_n) * t[0]
-        # 0 with gradient 0 where the sum is 0 (p > 0) or infinite (p < 0)
-        none = s.equals(0) if self.p > 0 else s > 1e300
-        safe = where(none, 1, s)
-        return where(none, 0, {2.0: sqrt(safe), 1.0: safe, -1.0: 1 / safe}.get(self.p, exp(log(safe) / self.p)))
+        # 0 with gradient 0, to α as well, where the sum is 0 (p > 0) or infinite (p < 0)
+        none = t[0].equals(0) if self.p > 0 else t[0] > 1e300
+        s = exp((p[0] - 1) * log_n) * where(none, 1, t[0])
+        return where(none, 0, {2.0: sqrt(s), 1.0: s, -1.0: 1 / s}.get(self.p, exp(log(s) / self.p)))
 
 
 class ExpRecipe(_Symbolic):
@@ -76,8 +77,9 @@ class ExpRecipe(_Symbolic):
     def terms(self, v: Expression, p: P) -> list[Expression]:
         return [exp(self.p * wide(v))]
 
+    # Near log 1 = 0 the digits of a single small x are gone; its scaled form has them all, in the scale.
     def overflow(self, t: P) -> Expression:
-        return outside(within(t[0], 1e-250, 1e250))
+        return outside(within(t[0], 1e-250, 1e250), either(t[0] < 1 - 1e-6, t[0] > 1 + 1e-6))
 
     def scaled_terms(self, v: Expression, p: P, h: P) -> list[Expression]:
         return [exp(self.p * wide(v) - h[0])]

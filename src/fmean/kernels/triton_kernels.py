@@ -183,6 +183,7 @@ def backward(
     theta: Theta,
     by_x: bool,
     by_factor: bool,
+    by_theta: bool,
     objective: Objective | None,
     channels: int = 1,
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
@@ -207,7 +208,8 @@ def backward(
                 line += part.programs
         else:
             planes = of.terms_ + (of.reduction == "max") + 2 * centred + of.scales_
-            state = x.new_empty(rows.size, planes, features, dtype=torch.float32)
+            kind = torch.float64 if of.double_terms else torch.float32
+            state = x.new_empty(rows.size, planes, features, dtype=kind)
             flags = x.new_zeros(rows.size, _cdiv(features, FLAG), dtype=torch.bool) if of.scales_ else None
             for part in plan:
                 launcher.run(kernels.backward_rows, rows, part, (grad, state, flags, partial), 0, line)

@@ -155,7 +155,7 @@ def _named(terms: list[Expression], slopes: list[Expression]) -> dict[str, Expre
 def _row(s: Sections, writer: Writer, centred: bool, with_slopes: bool, indent: int) -> str:
     """The sums of a row, in scaled form where that is needed; `scaled` says whether."""
     text = _lines(_mean(s, centred).splitlines(), indent)
-    if s.recipe.reduction == "max":
+    if s.largest:
         return text + _largest(s, writer, with_slopes, indent)
     slopes = s.slopes(s.terms) if with_slopes else []
     text += _lines(writer.write([*s.terms, *slopes], ROW), indent)
@@ -179,38 +179,30 @@ def _row(s: Sections, writer: Writer, centred: bool, with_slopes: bool, indent: 
 
 def _largest(s: Sections, writer: Writer, with_slopes: bool, indent: int) -> str:
     """The maximum in place of the sum; its gradient is shared by the elements that reach it."""
-    inner = writer.fork()
-    (term,), (slope,) = s.terms, s.slopes(s.terms)
-    head = [
+    element = [
+        "for k in range(0, longest, BE):",
         f"    x_, i_, w_ = {ELEMENT_AT.format('start + k')}",
         "    v = (x_ * w_ if FACTOR else x_) - shift",
-        "    there = start + k < end",
-        *(f"    {line}" for line in inner.write([term, slope])),
-        f"    m_ = tl.where(there, {inner[term]}, float('-inf'))",
     ]
-    loop = "for k in range(0, longest, BE):"
+    inner, (term,) = writer.fork(), s.terms
     lines = [
         "T0_ = tl.full([BR * BE, BD], float('-inf'), tl.float32)",
         "nan_ = tl.zeros([BR * BE, BD], tl.float32)",
-        loop,
-        *head,
-        "    T0_ = tl.maximum(T0_, m_)",
-        "    nan_ = tl.where(m_ != m_, 1.0, nan_)",
+        *element,
+        *(f"    {line}" for line in inner.write(s.terms)),
+        f"    T0_ = tl.maximum(T0_, tl.where(start + k < end, {inner[term]}, float('-inf')))",
+        f"    nan_ = tl.where((start + k < end) & ({inner[term]} != {inner[term]}), 1.0, nan_)",
         "T0 = tl.max(T0_, 0, keep_dims=True) if BE > 1 else T0_",
         "nan = tl.max(nan_, 0, keep_dims=True) if BE > 1 else nan_",
         "T0 = tl.where(nan > 0, float('nan'), T0)",
     ]
     if with_slopes:
-        lines += [
-            "S0_ = tl.zeros([BR * BE, BD], tl.float32)",
-            "ties_ = tl.zeros([BR * BE, BD], tl.float32)",
-            loop,
-            *head,
-            f"    S0_ += tl.where(there & (m_ == T0), {inner[slope]}, 0.0)",
-            "    ties_ += tl.where(there & (m_ == T0), 1.0, 0.0)",
-            "S0 = tl.sum(S0_, 0, keep_dims=True) if BE > 1 else S0_",
-            "ties = tl.maximum(tl.sum(ties_, 0, keep_dims=True) if BE > 1 else ties_, 1.0)",
-        ]
+        inner, sums = writer.fork(), {"S0": s.slopes(s.terms)[0], "ties": s.tie}
+        lines += [f"{name}_ = tl.zeros([BR * BE, BD], tl.float32)" for name in sums]
+        lines += [*element, *(f"    {line}" for line in inner.write(sums.values()))]
+        lines += [f"    {name}_ += tl.where(start + k < end, {inner[e]}, 0.0)" for name, e in sums.items()]
+        lines += [f"{name} = tl.sum({name}_, 0, keep_dims=True) if BE > 1 else {name}_" for name in sums]
+        lines.append("ties = tl.maximum(ties, 1.0)")
     return _lines(lines, indent)
 
 
@@ -255,7 +247,7 @@ def _to_row(s: Sections, writer: Writer, centred: bool, indent: int) -> str:
     lines = ["g = tl.load(grad + row * D + d, mask=real & (d < D), other=0.0).to(tl.float32)", *writer.write(s.back)]
     zero = " + tl.zeros([BR, BD], tl.float32)"
     for i, e in enumerate(s.back[: len(s.t)]):
-        lines.append(f"G{i} = {writer[e]}" + zero * (e.op == "const") + " / ties" * (s.recipe.reduction == "max"))
+        lines.append(f"G{i} = {writer[e]}" + zero * (e.op == "const"))
     for i, e in enumerate(s.back[len(s.t) :]):
         if e.op != "const":
             lines.append(f"a{i} += tl.where(count > 0, {writer[e]}, 0.0).to(tl.float32)")
@@ -269,11 +261,7 @@ def _to_row(s: Sections, writer: Writer, centred: bool, indent: int) -> str:
 def _element(s: Sections, inner: Writer, outputs: list[Expression]) -> list[str]:
     """∂L/∂v of the elements, as dv, and the gradients of the roots, as b0 …"""
     lines = inner.write(outputs)
-    dv = f"({inner[outputs[0]]}).to(tl.float32)"
-    if s.recipe.reduction == "max":
-        lines += inner.write(s.terms)
-        dv = f"tl.where({inner[s.terms[0]]} == T0, {dv}, 0.0)"
-    return [*lines, f"dv = {dv}"]
+    return [*lines, f"dv = ({inner[outputs[0]]}).to(tl.float32)"]
 
 
 def _elements(s: Sections, writer: Writer, outputs: list[Expression], centred: bool, indent: int) -> str:
@@ -320,7 +308,7 @@ def _backward(s: Sections, centred: bool) -> str:
     writer = _writer(s)
     head = _parameters(s, writer, s.outputs, centred)
     start, end = _sums(s, "tl.sum(tl.where(d < D, by_beta, 0.0))")
-    row = _row(s, writer, centred, centred or s.recipe.reduction == "max", 12) + _to_row(s, writer, centred, 12)
+    row = _row(s, writer, centred, centred or s.largest, 12) + _to_row(s, writer, centred, 12)
     if s.h:
         row += "            if scaled:\n" + _elements(s, writer, s.back_scaled_element, centred, 16)
         row += "            else:\n" + _elements(s, writer, s.back_element, centred, 16)
@@ -334,19 +322,20 @@ def _backward(s: Sections, centred: bool) -> str:
 
 def _planes(s: Sections, centred: bool) -> list[str]:
     """What a row hands to its elements: ∂L/∂T, the maximum, the shift and share, the scales."""
-    largest = ["T0"] * (s.recipe.reduction == "max")
-    return [*(f"G{i}" for i in range(len(s.t))), *largest, *(["shift", "share"] if centred else [])]
+    return [*s.handed, *(["shift", "share"] if centred else [])]
 
 
 def _rows(s: Sections, centred: bool) -> str:
     writer = _writer(s)
     head = _parameters(s, writer, s.outputs, centred)
     start, end = _sums(s, "tl.sum(tl.where(d < D, by_beta, 0.0))")
-    row = _row(s, writer, centred, centred or s.recipe.reduction == "max", 12) + _to_row(s, writer, centred, 12)
+    row = _row(s, writer, centred, centred or s.largest, 12) + _to_row(s, writer, centred, 12)
     planes = _planes(s, centred)
     count = len(planes) + len(s.h)
     lines = [f"to = state + row * {count} * D + d"]
-    lines += [f"tl.store(to + {i} * D, ({p}).to(tl.float32), mask=real & (d < D))" for i, p in enumerate(planes)]
+    lines += [
+        f"tl.store(to + {i} * D, ({p}).to(state.dtype.element_ty), mask=real & (d < D))" for i, p in enumerate(planes)
+    ]
     if s.h:
         lines += [
             "if scaled:",
@@ -400,6 +389,7 @@ def _sources(s: Sections, centred: bool) -> str:
         "    inside = there & (d < D)",
         f"    at = state + target * {count} * D + d",
         *(f"    {p} = tl.load(at + {i} * D, mask=inside, other=0.0)" for i, p in enumerate(planes)),
+        *(["    shift, share = shift.to(tl.float32), share.to(tl.float32)"] if centred else []),
         "    zero = tl.zeros([BR * BE, BD], tl.float32)",
         "    v = x_ + zero",
         "    if FACTOR:",
