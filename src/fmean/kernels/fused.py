@@ -103,8 +103,6 @@ def fused_terms(
     size: int,
     source: Tensor | None = None,
     factor: Tensor | None = None,
-    strength: float = 0.0,
-    f: Any = None,
 ) -> Tensor | None:
     """What a recipe makes of x, ``[N, ...]``, or None where there are no kernels for it and these inputs.
 
@@ -112,11 +110,10 @@ def fused_terms(
         recipe: Its name and numbers.
         theta: The parameters it names, α, and with `centred` β; None where one has a form that kernels do not know.
         channels: 1: all features share θ; else the size of the last dimension of x, and of the first of each of θ.
-        strength: Weight of the inversion objective; its value goes to `f.last_inversion_loss`.
     """
     if not may_fuse(x, index, ptr, factor):
         return None
-    return _fused(x, recipe, theta, channels, centred, index, ptr, size, source, factor, strength, f)
+    return _fused(x, recipe, theta, channels, centred, index, ptr, size, source, factor, 0.0, None)
 
 
 def _fused(
@@ -133,7 +130,11 @@ def _fused(
     strength: float,
     f: Any,
 ) -> Tensor | None:
-    """`fused_terms` of what may be fused."""
+    """`fused_terms` of what may be fused.
+
+    Arguments:
+        strength: Weight of the inversion objective; its value goes to `f.last_inversion_loss`.
+    """
     device = x.device
     for p in theta:  # kernels are given bare pointers: they would not see that one leads elsewhere
         if p is None or p.dtype != torch.float32 or p.device != device:
