@@ -52,10 +52,10 @@ def _draw(found: dict[str, Figure], path: Path, title: str, both: bool) -> list[
         axes.set_xlabel("epoch")
         axes.set_ylabel(f"{part} accuracy")
         axes.grid(alpha=0.2)
-    seeds = min(one.seeds for one in found.values())
-    panels[0].set_title(f"{title}: mean and deviation over {seeds} seeds", loc="left")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    page.suptitle(f"{title}: {_over(sorted({one.seeds for one in found.values()}))}", x=0.01, ha="left")
     handles, labels = panels[0].get_legend_handles_labels()
-    page.legend(handles, labels, loc="outside right upper", frameon=False)
+    page.legend(handles, labels, loc="outside right center", frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     written = []
     for suffix in (".png", ".svg"):
@@ -63,3 +63,13 @@ def _draw(found: dict[str, Figure], path: Path, title: str, both: bool) -> list[
         page.savefig(target, dpi=120, metadata={"Date": None} if suffix == ".svg" else None)
         written.append(target)
     return written
+
+
+def _over(seeds: list[int]) -> str:
+    """
+    >>> _over([1]), _over([3]), _over([1, 2])
+    ('one seed', 'mean and deviation over 3 seeds', 'mean and deviation over 1 to 2 seeds')
+    """
+    if seeds == [1]:
+        return "one seed"
+    return f"mean and deviation over {' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds"
