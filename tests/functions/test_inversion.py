@@ -140,6 +140,14 @@ def test_distributed_data_parallel():
         torch.distributed.destroy_process_group()
 
 
+def test_a_frozen_f_still_says_what_its_inverse_is_worth():
+    """In training mode, with a gradient of x alone: on a CPU that has kernels of its own."""
+    for sets in ({"index": torch.arange(X.size(0)) // 2}, {}):
+        agg = GenAgg(MLPAutoencoder((1, 3, 1))).requires_grad_(False)
+        agg(X.clone().requires_grad_(), **sets).square().sum().backward()
+        assert agg.f.last_inversion_loss > 0
+
+
 def test_per_feature_each_minds_its_own():
     """Trained side by side as features, or alone: the same."""
     torch.manual_seed(0)

@@ -112,9 +112,9 @@ def backward(
     """
     of, features, work = recipe(name), x.size(1), _work(x, rows)
     flat, columns = _flat(theta, channels, features), (of.parameters + 2) * (features if channels > 1 else 1)
-    library = _kernels(name, centred, x, factor, rows, channels)
-    table = _table(name, library, x, flat, rows) if not centred and factor is None else None
-    library = library if by_theta else _kernels(name, centred, x, factor, rows, channels, learned=False)
+    whole = _kernels(name, centred, x, factor, rows, channels)
+    table = _table(name, whole, x, flat, rows) if not centred and factor is None else None
+    library = whole if by_theta else _kernels(name, centred, x, factor, rows, channels, learned=False)
     given = [grad, x, factor, rows.ptr, rows.col, rows.edge, table]
     blocks = -(-features // _width(name, features))
     # With β = 0, f of each node is looked at once for all its edges, in the rows of the transposed matrix; else the
@@ -144,7 +144,7 @@ def backward(
     dfactor = None if dfactor is None else dfactor.sum(0)
     if objective is None:
         return dx, dfactor, d, None
-    found = _inversion(name, library, x, factor, rows, flat, objective.step, channels)
+    found = _inversion(name, whole, x, factor, rows, flat, objective.step, channels)
     d[:-2] += objective.weight * d[-1] * found[1:]  # d[-1] is Σ|∂L/∂y|
     return dx, dfactor, d, found[0]
 
