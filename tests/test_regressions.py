@@ -99,6 +99,15 @@ def test_a_graph_without_edges_under_ddp(f):
         assert y.isfinite().all()
 
 
+@pytest.mark.parametrize("channels", [1, 2])
+def test_elements_that_are_alike_but_for_rounding_do_not_share_a_gradient(channels):
+    """0.001 and 0.002 less a third of a million are the same float32."""
+    agg = GenAgg("min", beta=1.0, channels=channels)
+    x = torch.tensor([[1e-3, 2e-3], [2e-3, 1e-3], [1e6, 1e6]], requires_grad=True)
+    agg(x, torch.zeros(3, dtype=torch.long)).sum().backward()
+    torch.testing.assert_close(x.grad, torch.tensor([[2, -1], [-1, 2], [-1, -1]]) / 3)
+
+
 def test_a_fixed_beta_may_be_changed():
     x = torch.randn(9, 2)
     zero = torch.zeros(1, 2)

@@ -60,8 +60,12 @@ def fused_f_mean(
         factor: What each element is multiplied by.
     """
     found = known(x, f, alpha, beta, factor) if may_fuse(x, index, ptr, factor) else None
-    if found is None or (x.is_cuda and source is not None and found.centred and found.recipe.startswith("limit")):
-        return None  # backward of a limit would have to find the largest element again, to the last bit
+    if found is None:
+        return None
+    # Of x − β·μ two elements may be the largest by rounding alone, and share its gradient: max and min are centred
+    # afterwards, on the plain path. On a GPU backward of a layer would have to find the largest again, to the last bit.
+    if found.centred and found.recipe.startswith("limit") and (f.translates or (x.is_cuda and source is not None)):
+        return None
     return _fused(x, *found[:4], index, ptr, size, source, factor, found.strength, f)
 
 
