@@ -1,7 +1,10 @@
+import copy
 import os
+import pickle
 
 import pytest
 import torch
+from torch_geometric.nn import GraphConv
 
 from fmean import GenAgg, load, save, standard
 from fmean.checkpoint import save_atomically
@@ -29,6 +32,24 @@ def test_comes_back_as_it_was(name, tmp_path):
     back = load(tmp_path / "deep" / "agg.pt")
     torch.testing.assert_close(back(X), agg(X))
     assert {n for n, _ in back.named_parameters()} == {n for n, _ in agg.named_parameters()}
+
+
+@pytest.mark.parametrize("name", AGGREGATIONS)
+def test_stays_as_it_was_in_a_layer(name, tmp_path):
+    agg = AGGREGATIONS[name]()
+    with torch.no_grad():
+        for p in agg.parameters():
+            p += 0.1
+    save(agg, tmp_path / "agg.pt")
+    conv = GraphConv(3, 3, aggr=load(tmp_path / "agg.pt"))  # which resets all that it is given
+    was = agg.state_dict()
+    for copied in (conv, copy.deepcopy(conv), pickle.loads(pickle.dumps(conv))):
+        with torch.no_grad():
+            for p in copied.parameters():
+                p += 1
+        copied.reset_parameters()
+        for key, value in copied.aggr_module.state_dict().items():
+            assert torch.equal(value, was[key]), key
 
 
 def test_what_cannot_be_saved(tmp_path):

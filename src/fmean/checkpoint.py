@@ -53,16 +53,16 @@ def save(agg: GenAgg, path: str | Path) -> None:
 
 
 def load(path: str | Path) -> GenAgg:
-    """The aggregation that `save` wrote."""
+    """The aggregation that `save` wrote. A layer that it is given to, and its `reset_parameters`, leave it as it is."""
     content = read(path, "a file that fmean.save wrote")
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path} is not a file that fmean.save wrote: it has no mark {FORMAT!r}")
     f = getattr(functions, content["f"])(**content["arguments"])
     learn_alpha, learn_beta = content["learn"]
     agg = GenAgg(f, torch.zeros(content["alpha_shape"]), 0.0, learn_alpha, learn_beta, content["channels"])
-    agg.load_state_dict(content["state_dict"])
+    agg.to(content["state_dict"]["alpha"].dtype).load_state_dict(content["state_dict"])
     agg.eval()
-    return agg
+    return agg.keep()
 
 
 def read(path: str | Path, what: str) -> Any:

@@ -83,6 +83,7 @@ class GenAgg(Aggregation):  # type: ignore[misc]
             else:
                 self.register_buffer(name, value)
         self._note_beta()
+        self._kept: dict[str, Tensor] | None = None
         self.observe = True
         self.seen = Seen(channels) if any(True for _ in self.parameters()) else None
 
@@ -123,8 +124,20 @@ class GenAgg(Aggregation):  # type: ignore[misc]
             self._note_beta()
         return beta if self._centred else 0.0
 
+    def keep(self) -> GenAgg:
+        """From now on `reset_parameters`, which every PyG layer calls of what it is given, comes back to this state.
+
+        >>> agg = GenAgg("mlp")  # trained, and now to be used in a layer
+        >>> layer = torch.nn.Sequential(agg.keep())
+        """
+        self._kept = {name: value.detach().clone() for name, value in self.state_dict().items()}
+        return self
+
     def reset_parameters(self) -> None:
-        """α and β as they started; f from a fresh start."""
+        """α and β as they started, f from a fresh start; or all as it was at `keep` or in the file of `fmean.load`."""
+        if self._kept is not None:
+            self.load_state_dict(self._kept)
+            return
         with torch.no_grad():
             self.alpha.copy_(self._start["alpha"])
             self.beta.copy_(self._start["beta"])
