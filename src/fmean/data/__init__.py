@@ -7,6 +7,7 @@
 (7, 32)
 """
 
+from .blocks import Block, Blocks
 from .graphs import GraphSet, from_data
 from .loader import Batch, Loader
 from .places import DamagedError, MissingError
@@ -17,6 +18,8 @@ __all__ = [
     "NAMES",
     "SPLITS",
     "Batch",
+    "Block",
+    "Blocks",
     "DamagedError",
     "GraphSet",
     "Loader",

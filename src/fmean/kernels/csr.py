@@ -11,7 +11,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["CSR", "LONG", "as_int64", "assure", "csr_of_edges", "csr_of_index", "csr_of_ptr", "extremes"]
+__all__ = [
+    "CSR",
+    "LONG",
+    "BlockCSR",
+    "as_int64",
+    "assure",
+    "csr_of_edges",
+    "csr_of_index",
+    "csr_of_ptr",
+    "extremes",
+    "supply",
+]
 
 LONG = 512  # A row with more elements is given more threads of a GPU.
 PIECES = 16  # The rows are divided into so many pieces of about equal work, for the threads of a CPU.
@@ -40,6 +51,15 @@ class CSR:
     def size(self) -> int:
         return self.ptr.numel() - 1
 
+    @property
+    def counts(self) -> Tensor:
+        """How many elements each row has."""
+        return self.ptr.diff()
+
+    def bounds(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Where some of the rows begin and end."""
+        return self.ptr[rows], self.ptr[rows + 1]
+
     @cached_property
     def pieces(self) -> Tensor:
         """Bounds of pieces of rows, for a CPU. An empty row costs about as much as an element."""
@@ -67,6 +87,57 @@ class CSR:
         counts, rows = self.ptr.diff().sort(stable=True)
         short = rows.numel() if self.short else int((counts <= LONG).sum())
         return [Listed(part, self.ptr[part], self.ptr[part + 1]) for part in (rows[:short], rows[short:])]
+
+
+class BlockCSR(CSR):
+    """Rows in blocks, one for each graph of a batch, of which every graph has the same room: rows that it does not
+    need are empty, and between the elements of two graphs may be some that are of no row. On a GPU alone.
+
+    Every shape is known beforehand, so that a CUDA graph can be replayed with other graphs; nothing is sorted.
+
+    Arguments:
+        starts, ends: The bounds of each row, ``[graphs, rows]``.
+        col: The row of x that each element is, ``[graphs · elements]``.
+    """
+
+    def __init__(self, starts: Tensor, ends: Tensor, col: Tensor) -> None:
+        super().__init__(starts.reshape(-1), col, short=True)
+        self.__dict__.update(starts=self.ptr, ends=ends.reshape(-1), graphs=starts.size(0))
+
+    starts: Tensor
+    ends: Tensor
+    graphs: int
+
+    @property
+    def size(self) -> int:
+        return self.starts.numel()
+
+    @property
+    def counts(self) -> Tensor:
+        return self.ends - self.starts
+
+    def bounds(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return self.starts[rows], self.ends[rows]
+
+    @cached_property
+    def lists(self) -> list[Listed]:
+        rows = torch.arange(self.size, device=self.starts.device)
+        return [Listed(rows, self.starts, self.ends), Listed(rows[:0], self.starts[:0], self.ends[:0])]
+
+    def sample(self, step: int) -> tuple[Tensor, Tensor]:
+        """As many elements as every step-th of all would be, the same share of each graph's from all over it."""
+        known = self.__dict__.setdefault("samples", {})
+        if step not in known:
+            assert self.col is not None
+            count, device = -(-self.col.numel() // step), self.col.device
+            each = -(-count // self.graphs)
+            first, ends = self.starts.view(self.graphs, -1)[:, :1], self.ends.view(self.graphs, -1)
+            shares = (torch.arange(each, device=device) + 0.5) / each
+            places = first + ((ends[:, -1:] - first) * shares).long()
+            rows = torch.searchsorted(ends, places, right=True).clamp_(max=ends.size(1) - 1)  # a graph may have none
+            rows = rows + torch.arange(self.graphs, device=device)[:, None] * ends.size(1)
+            known[step] = self.col[places.t().reshape(-1)[:count]], rows.t().reshape(-1)[:count]
+        return known[step]  # type: ignore[no-any-return]
 
 
 class Assured(NamedTuple):
@@ -150,6 +221,16 @@ def csr_of_edges(source: Tensor, index: Tensor, nodes: int, size: int) -> CSR:
         return found
 
     return _remembered((source, index), ("edges", nodes, size), make)  # type: ignore[no-any-return]
+
+
+def supply(edge_index: Tensor, nodes: int, rows: CSR, transposed: CSR) -> None:
+    """The rows of these edges, by target and by source, from someone who knows them. They are not looked at.
+
+    Where the rows hold fewer edges than there are, the others are left out, as those of a batch with room to spare.
+    """
+    source, target = edge_index[0], edge_index[1]
+    _remembered((source, target), ("edges", nodes, nodes), lambda: rows)
+    _remembered((target, source), ("edges", nodes, nodes), lambda: transposed)
 
 
 def extremes(index: Tensor) -> tuple[int, int]:

@@ -97,7 +97,7 @@ def _sample_part(rows: CSR, features: int, step: int) -> _Part:
         places, of_rows = rows.sample(step)
         block = _block(features, 64)
         grid = places.numel(), _cdiv(features, block), 1
-        plans[key] = _Part((places, of_rows, rows.ptr), (features, step), grid, (1, 1, block), 1, {})
+        plans[key] = _Part((places, *rows.bounds(of_rows)), (features, step), grid, (1, 1, block), 1, {})
     return plans[key]  # type: ignore[no-any-return]
 
 

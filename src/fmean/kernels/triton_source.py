@@ -438,14 +438,13 @@ def _inversion(s: Sections, centred: bool) -> str:
     return f"""
 @triton.jit(do_not_specialize=["step", "blocks", "line", "weight"])
 def inversion(
-    norm, partial, x, factor, places, of_rows, ptr, col, edge, {_tensors(s, centred)}, D, step, blocks, line, weight,
+    norm, partial, x, factor, places, starts, ends, col, edge, {_tensors(s, centred)}, D, step, blocks, line, weight,
     COL: tl.constexpr, EDGE: tl.constexpr, FACTOR: tl.constexpr, BR: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr,
 ):
     d = tl.program_id(1) * BD + tl.arange(0, BD)[None, :]
     i = tl.program_id(0).to(tl.int64)
-    row = tl.load(of_rows + i) + tl.zeros([1, 1], tl.int64)
-    start = tl.load(ptr + row)
-    end = tl.load(ptr + row + 1)
+    start = tl.load(starts + i) + tl.zeros([1, 1], tl.int64)
+    end = tl.load(ends + i)
     longest = tl.max(end - start)
-    n = longest.to(tl.float32)
+    n = tl.maximum(longest, 1).to(tl.float32)
 {head}{_lines(body, 4)}"""

@@ -17,7 +17,7 @@ def _built(tmp_path_factory):
 def _tiny(_built, monkeypatch):
     """Also in the processes that a test starts."""
     monkeypatch.setenv("FMEAN_CACHE", str(_built))
-    training._splits.cache_clear()
+    training._prepared.cache_clear()
 
 
 @pytest.fixture

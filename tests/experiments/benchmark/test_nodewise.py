@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch_geometric.nn import GraphConv
 
+from fmean.experiments.benchmark import nodewise
 from fmean.experiments.benchmark.aggregators import AGGREGATORS, aggregator
 from fmean.experiments.benchmark.nodewise import NodewiseGraphConv
 
@@ -39,6 +40,32 @@ def test_results_and_gradients_are_pygs(name, kind, scale):
         found.append([y, *grads])
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(b, a, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("kind", ["sorted", "unsorted"])
+@pytest.mark.parametrize("scale", [0.1, 3.0, 20.0])
+def test_in_the_kernels_results_and_gradients_are_pygs(name, kind, scale, monkeypatch, device):
+    """What is for a GPU: without one, by the kernels of the CPU."""
+    if device.type == "cpu":
+        monkeypatch.setattr(nodewise, "_neighbours", lambda x, edges: nodewise.FusedNeighbours(edges, x.size(0)))
+    theirs = GraphConv(8, 8, aggr=aggregator(name)(8)).double().to(device)
+    ours = NodewiseGraphConv(8, 8, aggr=aggregator(name)(8)).to(device)
+    for parameter in theirs.aggr_module.parameters():
+        if parameter.numel() == 1:
+            parameter.data.fill_(1.7)
+    ours.load_state_dict({name: value.float() for name, value in theirs.state_dict().items()})
+    theirs.load_state_dict(ours.state_dict())
+    edge_index = edges(kind, 40).to(device)
+    x, weight = torch.randn(40, 8) * scale, torch.randn(40, 8)
+    found = []
+    for conv, dtype in ((theirs, torch.float64), (ours, torch.float32)):
+        values = x.to(device, dtype).requires_grad_()
+        y = conv(values, edge_index)
+        grads = torch.autograd.grad((y * weight.to(y)).sum(), [values, *conv.parameters()])
+        found.append([y, *grads])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(b.double(), a, rtol=1e-3, atol=1e-4 * max(1.0, scale, a.abs().max().item()))
 
 
 @pytest.mark.parametrize("name", BASELINES)

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fmean.experiments.benchmark import Network, accuracy
+from fmean.experiments.benchmark import Network, accuracy, captured
+from fmean.experiments.benchmark.aggregators import AGGREGATORS
 from fmean.experiments.benchmark.runs import Job, Run, Settings
 from fmean.experiments.benchmark.training import Trainer
 
@@ -129,6 +130,65 @@ def test_seeds_differ_and_the_same_seed_gives_the_same():
     rows = [values(trained(Trainer(job(seed=seed))).row()) for seed in (0, 0, 1)]
     assert rows[0] == rows[1]
     assert rows[0]["layers"] != rows[2]["layers"]
+
+
+class TestCaptured:
+    """The steps of a CUDA graph; without a GPU the same steps, taken one by one."""
+
+    @pytest.mark.parametrize("protocol", ["paper", "standard"])
+    @pytest.mark.parametrize("dataset", ["pattern", "cluster", "mnist", "cifar10"])
+    def test_it_trains_as_the_loop_does(self, dataset, protocol, device):
+        """In 3 epochs of 3 steps, the last of them with fewer graphs."""
+        one = job(dataset, protocol, "pna", learning_rate=1e-4)  # Adam makes much of gradients that are rounding alone
+        loop, captured = (trained(Trainer(one, device=device.type, captured=by_graph)) for by_graph in (False, True))
+        assert captured.curves["train"] == pytest.approx(loop.curves["train"], abs=0.02)
+        for (name, a), b in zip(captured.network.state_dict().items(), loop.network.state_dict().values(), strict=True):
+            torch.testing.assert_close(a, b, rtol=0.02, atol=5e-4, msg=lambda m, name=name: f"{name}: {m}")
+
+    @pytest.mark.parametrize("aggregator", [name for name in AGGREGATORS if not name.startswith("authors")])
+    def test_every_aggregation(self, aggregator, device):
+        one = job("cluster", aggregator=aggregator, epochs=1)
+        loop, captured = (trained(Trainer(one, device=device.type, captured=by_graph)) for by_graph in (False, True))
+        assert captured.curves["train"] == pytest.approx(loop.curves["train"], abs=0.03)
+        assert int(captured.skipped) == 0
+
+    @pytest.mark.parametrize("protocol", ["paper", "standard"])
+    def test_it_goes_on_where_it_was(self, tmp_path, protocol, device, monkeypatch):
+        monkeypatch.setattr(captured, "CHUNK", 2)  # 2 and 1 of the 3 steps of an epoch
+        one = job(protocol=protocol, aggregator="genagg-mlp")
+        given = {"device": device.type, "captured": True}
+        whole = trained(Trainer(one, **given))
+        part = Trainer(one, tmp_path / "a.pt", **given)
+        handed = 0
+        for now in part.run():
+            handed += now is not None
+            if handed == 4:  # 2, 1, the test, 2
+                break
+        part.save()
+        again = Trainer(one, tmp_path / "a.pt", **given)
+        assert again.progress == part.progress == pytest.approx(5 / 3)
+        assert values(trained(again).row()) == values(whole.row())
+        for a, b in zip(again.parameters, whole.parameters, strict=True):
+            assert torch.equal(a, b)
+
+    def test_aggregations_have_looked_at_the_data(self, device):
+        trainer = trained(Trainer(job("mnist"), device=device.type, captured=True))
+        for seen in trainer._observers:
+            assert seen.looks > 0
+            assert seen.values.isfinite().all()
+            assert seen.values.any()
+
+    def test_where_it_can_be(self, monkeypatch):
+        on_gpu = type("Fabric", (), {"device": torch.device("cuda"), "world_size": 1})()
+        for one, can in (
+            (job(), True),
+            (job("cora"), False),
+            (job(precision="bf16-mixed"), False),
+        ):
+            trainer = Trainer(one)
+            assert trainer.captured is None
+            monkeypatch.setattr(trainer, "fabric", on_gpu)
+            assert trainer._may_capture() is can
 
 
 class TestGoingOn:

@@ -27,8 +27,9 @@ __all__ = ["QUICK", "Benchmark", "Options", "from_words"]
 
 PAPER = DATASETS[:4]
 
-ON_GPU = 12
-"""Runs that share a GPU: each leaves it idle while Python prepares the next step, for which it needs a core."""
+ON_GPU = {"workers": 3, "lanes": 8}
+"""Runs that share a GPU: so many processes, each with so many runs. Those of one process are on the GPU at the same
+time, on streams of their own; the processes take turns, and one prepares its runs while others are at work."""
 
 # A few minutes on a laptop's CPU.
 QUICK: dict[str, Any] = {
@@ -58,6 +59,7 @@ class Options:
     devices: int = 1
     compile: bool = False
     workers: int = 1
+    lanes: int = 1
     save_every: float = 30.0
     ray: bool = False
     ray_address: str | None = None
@@ -66,7 +68,7 @@ class Options:
     fresh: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("seeds", 1), ("workers", 1), ("devices", 1), ("save_every", 0)):
+        for name, least in (("seeds", 1), ("workers", 1), ("lanes", 1), ("devices", 1), ("save_every", 0)):
             if not getattr(self, name) >= least:
                 raise ValueError(f"{name} must be {least} or more, got {getattr(self, name)}")
         if self.ray_address is not None:
@@ -103,7 +105,9 @@ def from_words(quick: bool = False, **words: Any) -> Options:
     own = {one.name for one in fields(Settings)}
     chosen["settings"] = Settings(**{name: given.pop(name) for name in own if name in given})
     given.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
-    given.setdefault("workers", min(ON_GPU, cores()) if given["device"].startswith("cuda") else cores())
+    on_gpu = given["device"].startswith("cuda")
+    given.setdefault("workers", min(ON_GPU["workers"], cores()) if on_gpu else cores())
+    given.setdefault("lanes", ON_GPU["lanes"] if on_gpu and given.get("devices", 1) == 1 else 1)
     return Options(**chosen, **given)
 
 
@@ -122,7 +126,7 @@ class Benchmark:
         self.options, self.commands = options, [command]
         self.jobs = [Job.of(run, options.settings) for run in options.runs]
         folder = options.folder.resolve()
-        self.place = Place(folder, options.device, options.compile, options.devices, options.save_every)
+        self.place = Place(folder, options.device, options.compile, options.devices, options.lanes, options.save_every)
         if options.fresh:
             self._check_data(self.names)  # before anything is lost
             self._forget()

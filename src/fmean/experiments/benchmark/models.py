@@ -44,7 +44,8 @@ class Network(nn.Module):
         positions: Whether the nodes' positions are joined to x.
 
     Shapes:
-        `x` ``[N, F]``, `edge_index` ``[2, E]``, `batch` ``[N]`` → ``[N, classes]`` or ``[size, classes]``
+        `x` ``[N, F]``, `edge_index` ``[2, E]``, `batch` ``[N]`` → ``[N, classes]`` or ``[size, classes]``; of a
+        `fmean.data.Block` also `real` ``[size, N / size]``: which nodes count in means and in BatchNorm
 
     Example:
         >>> network = Network(3, 2, "node", "genagg-sinh")
@@ -86,6 +87,7 @@ class Network(nn.Module):
         batch: Tensor | None = None,
         size: int | None = None,
         pos: Tensor | None = None,
+        real: Tensor | None = None,
     ) -> Tensor:
         if self.positions:
             if pos is None:
@@ -94,13 +96,17 @@ class Network(nn.Module):
         z: Tensor = self.before(x)
         for k, conv in enumerate(self.convs):
             y = conv(z, edge_index)
-            y = F.mish(self.norms[k](y) if self.norms else y)
+            y = F.mish(self._normed(k, y, real) if self.norms else y)
             z = z + y if self.residual else y
         if self.task == "graph":
-            z = global_mean_pool(z, batch, size)
+            z = global_mean_pool(z, batch, size) if real is None else _mean_of(z, real)
         for k, linear in enumerate(self.after):
             z = linear(F.mish(z) if k else z)
         return z
+
+    def _normed(self, k: int, y: Tensor, real: Tensor | None) -> Tensor:
+        norm: Any = self.norms[k]
+        return norm(y) if real is None or not self.training else _norm_of(norm, y, real)
 
     @property
     def aggregations(self) -> Iterator[nn.Module]:
@@ -114,6 +120,30 @@ def _conv(name: str, hidden: int) -> nn.Module:
     kind = FusedGraphConv if isinstance(agg, GenAgg) else NodewiseGraphConv
     layer: nn.Module = kind(hidden, hidden, aggr=agg)
     return layer
+
+
+def _mean_of(z: Tensor, real: Tensor) -> Tensor:
+    """The mean over the nodes of each graph that are no dummies."""
+    z = z.view(*real.shape, -1).masked_fill(~real[:, :, None], 0.0)
+    return z.sum(1) / real.sum(1, keepdim=True).clamp_min(1)
+
+
+def _norm_of(norm: nn.BatchNorm1d, y: Tensor, real: Tensor) -> Tensor:
+    """BatchNorm in training with the statistics of the nodes that are no dummies."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    assert norm.num_batches_tracked is not None
+    weight = real.reshape(-1, 1).to(y.dtype)
+    n = weight.sum()
+    mean = (weight * y).sum(0) / n
+    centred = y - mean
+    var = (weight * centred**2).sum(0) / n
+    with torch.no_grad():
+        assert norm.momentum is not None
+        norm.num_batches_tracked += 1
+        norm.running_mean.lerp_(mean, norm.momentum)
+        norm.running_var.lerp_(var * n / (n - 1), norm.momentum)
+    return centred * (var + norm.eps).rsqrt() * norm.weight + norm.bias
 
 
 def model_content(model: Network, dataset: str, protocol: str, **info: Any) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""The baselines on a CPU without messages: what they do to each message is done to each node, once."""
+"""The baselines without messages: what they do to each message is done to each node, once, or in a fused kernel."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -18,7 +19,8 @@ from torch_geometric.nn.aggr import (
     SumAggregation,
 )
 
-from ...kernels import csr_of_edges
+from ...kernels import HAS_TRITON, csr_of_edges, fused_terms
+from .. import baselines  # the formula of softmax for the kernels
 from .aggregators import PNA
 
 __all__ = ["NodewiseGraphConv"]
@@ -51,19 +53,57 @@ class Neighbours:
         """Where several neighbours are the largest, one of them has the gradient, and not each its share as in PyG."""
         return torch.sparse.mm(self.matrix(h), h, "amax")  # type: ignore[no-any-return]
 
+    def softmax(self, x: Tensor, t: Tensor) -> Tensor:
+        # Σ e^(t·xⱼ)·xⱼ / Σ e^(t·xⱼ). PyG shifts t·x by the largest of each set; here it is the largest of all nodes,
+        # and float64 has the room for what lies far below it.
+        u = (t * x).double()
+        e = (u - u.detach().amax(0)).exp()
+        above, below = self.sum(torch.cat([e * x, e], -1)).chunk(2, -1)
+        return (above / below.clamp_min(torch.finfo(torch.float64).tiny)).to(x.dtype)
+
+
+class FusedNeighbours(Neighbours):
+    """The same by the kernels of this library, for float32 on a GPU. Ties share the gradient of a maximum as in PyG."""
+
+    def __init__(self, edge_index: Tensor, nodes: int) -> None:
+        self.source, self.target, self.nodes = edge_index[0], edge_index[1], nodes
+        rows = csr_of_edges(self.source, self.target, nodes, nodes)
+        self.n = rows.counts[:, None].clamp_min(1)
+
+    def _over(self, recipe: str, h: Tensor, *theta: Tensor) -> Tensor:
+        y = fused_terms(h, recipe, theta, 1, False, self.target, None, self.nodes, self.source)
+        assert y is not None
+        return y
+
+    def sum(self, h: Tensor) -> Tensor:
+        return self._over("identity", h, _number(1.0, h.device))  # α = 1
+
+    def mean(self, h: Tensor) -> Tensor:
+        return self._over("identity", h, _number(0.0, h.device))
+
+    def max(self, h: Tensor) -> Tensor:
+        return self._over("limit 1.0 0", h, _number(0.0, h.device))
+
+    def softmax(self, x: Tensor, t: Tensor) -> Tensor:
+        return self._over(baselines.Softmax.recipe, x, t, _number(0.0, x.device))
+
+
+@cache
+def _number(value: float, device: torch.device) -> Tensor:
+    return torch.full((1,), value, device=device)
+
+
+def _neighbours(x: Tensor, edge_index: Tensor) -> Neighbours | None:
+    if x.device.type == "cpu":
+        return Neighbours(edge_index, x.size(0))
+    if x.is_cuda and HAS_TRITON and x.dtype == torch.float32 and edge_index.numel():
+        return FusedNeighbours(edge_index, x.size(0))
+    return None
+
 
 def _power(agg: Any, x: Tensor, over: Neighbours) -> Tensor:
     clamp = {"min": agg.min_value, "max": agg.max_value}
     return over.mean(x.clamp(**clamp).pow(agg.p)).clamp(**clamp).pow(1 / agg.p)
-
-
-def _softmax(agg: Any, x: Tensor, over: Neighbours) -> Tensor:
-    # Σ e^(t·xⱼ)·xⱼ / Σ e^(t·xⱼ). PyG shifts t·x by the largest of each set; here it is the largest of all nodes, and
-    # float64 has the room for what lies far below it.
-    u = (agg.t * x).double()
-    e = (u - u.detach().amax(0)).exp()
-    above, below = over.sum(torch.cat([e * x, e], -1)).chunk(2, -1)
-    return (above / below.clamp_min(torch.finfo(torch.float64).tiny)).to(x.dtype)
 
 
 def _pna(agg: PNA, x: Tensor, over: Neighbours) -> Tensor:
@@ -79,7 +119,7 @@ _FORMULAS: dict[type[nn.Module], Callable[[Any, Tensor, Neighbours], Tensor]] = 
     MeanAggregation: lambda agg, x, over: over.mean(x),
     MaxAggregation: lambda agg, x, over: over.max(x),
     PowerMeanAggregation: _power,
-    SoftmaxAggregation: _softmax,
+    SoftmaxAggregation: lambda agg, x, over: over.softmax(x, agg.t),
     PNA: _pna,
 }
 
@@ -87,9 +127,9 @@ _FORMULAS: dict[type[nn.Module], Callable[[Any, Tensor, Neighbours], Tensor]] = 
 class NodewiseGraphConv(GraphConv):  # type: ignore[misc]
     r"""PyG's GraphConv for the baselines of the benchmark, with PyG's results, parameters and state_dict.
 
-    On a CPU what an aggregation does to a message, such as xⱼ^p, is done once for each node, and its sums and maxima go
-    over the edges as products with a sparse matrix. Messages are not made: on PATTERN that is several times as fast.
-    On a GPU it is PyG's own way.
+    What an aggregation does to a message, such as xⱼ^p, is done once for each node, and its sums and maxima go over the
+    edges: on a CPU as products with a sparse matrix, on a GPU in the kernels that GenAgg has as well. Messages are not
+    made: on a CPU and PATTERN that is several times as fast. What is not float32 takes PyG's own way on a GPU.
 
     Shapes:
         `x` ``[N, in_channels]``, `edge_index` ``[2, E]`` → ``[N, out_channels]``
@@ -102,7 +142,8 @@ class NodewiseGraphConv(GraphConv):  # type: ignore[misc]
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         formula = _FORMULAS.get(type(self.aggr_module))
-        if x.device.type != "cpu" or formula is None:
+        over = None if formula is None else _neighbours(x, edge_index)
+        if formula is None or over is None:
             return super().forward(x, edge_index)  # type: ignore[no-any-return]
-        y = formula(self.aggr_module, x, Neighbours(edge_index, x.size(0)))
+        y = formula(self.aggr_module, x, over)
         return self.lin_rel(y) + self.lin_root(x)  # type: ignore[no-any-return]

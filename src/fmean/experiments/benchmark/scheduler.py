@@ -9,13 +9,13 @@ import sqlite3
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -26,6 +26,7 @@ from .store import LostRunError, Progress, Store, owner
 __all__ = ["Place", "Result", "StoppedError", "WorkersDieError", "here", "locally", "perform", "stoppable"]
 
 BEAT = 5.0  # seconds
+PAUSE = 2e-4  # seconds, when all networks of a process wait for the GPU
 DEATHS = 20  # of processes, for each worker, before there is no hope
 
 
@@ -49,6 +50,8 @@ class Place:
     compile: bool = False
     devices: int = 1
     """With more than one, each run is spread over so many."""
+    lanes: int = 1
+    """Runs at a time in one process: on a GPU, where each has a stream of its own."""
     save_every: float = 30.0
     """Seconds between two checkpoints of a run."""
 
@@ -67,6 +70,7 @@ Result = tuple[dict[str, Any], dict[str, Any]]
 
 
 Tick = Callable[[float], None]
+Outcome = TypeVar("Outcome")
 
 
 def _silent(done: float) -> None:
@@ -78,11 +82,28 @@ def perform(job: Job, place: Place, tick: Tick = _silent) -> Result:
 
     Spread over several devices, it is done in processes of their own, from which nothing is heard before the end.
     """
+    return _to_its_end(_performing(job, place, tick))
+
+
+def _to_its_end(work: Generator[bool, None, Outcome]) -> Outcome:
+    found: list[Outcome] = []
+
+    def all_of_it() -> Iterator[bool]:
+        found.append((yield from work))
+
+    for going_on in all_of_it():
+        if not going_on:
+            time.sleep(PAUSE)
+    return found[0]
+
+
+def _performing(job: Job, place: Place, tick: Tick) -> Generator[bool, None, Result]:
+    """`perform`, piece by piece: True where it got on, False where it waits for a GPU."""
     from .training import new_fabric
 
     fabric = new_fabric(place.device, job.settings.precision, place.devices)
     if place.devices == 1:
-        result = _train(fabric, job, place, tick)
+        result = yield from _train(fabric, job, place, tick)
         assert result is not None
         return result
     # Bound beforehand: as arguments, Fabric would look into the job, which is frozen.
@@ -92,7 +113,7 @@ def perform(job: Job, place: Place, tick: Tick = _silent) -> Result:
 
 def _spread(fabric: Any, job: Job, place: Place) -> tuple[dict[str, Any], bytes] | None:
     """As bytes, since tensors that a process hands over are gone when it ends."""
-    result = _train(fabric, job, place)
+    result = _to_its_end(_train(fabric, job, place))
     if result is None:
         return None
     content = BytesIO()
@@ -100,13 +121,16 @@ def _spread(fabric: Any, job: Job, place: Place) -> tuple[dict[str, Any], bytes]
     return result[0], content.getvalue()
 
 
-def _train(fabric: Any, job: Job, place: Place, tick: Tick = _silent) -> Result | None:
+def _train(fabric: Any, job: Job, place: Place, tick: Tick = _silent) -> Generator[bool, None, Result | None]:
     from .training import Trainer
 
     trainer = Trainer(job, place.checkpoint(job.run.name), place.device, place.compile, fabric, place.save_every)
+    done = trainer.progress
     try:
-        for done in trainer.run():
+        for now in trainer.run():
+            done = done if now is None else now
             tick(done)
+            yield now is not None
     except StoppedError:
         trainer.save()
         raise
@@ -147,28 +171,36 @@ def here(jobs: list[Job], place: Place) -> None:
     """Does all runs that nobody else is at, in this process. Returns when all are finished, whoever did them."""
     store, me = Store(place.store), owner()
     by_name = {job.run.name: job for job in jobs}
+    lanes: list[Iterator[bool]] = []
+    asked = -1.0
     try:
-        while not _stopping.is_set() and not store.progress(by_name).over:
-            name = store.claim(by_name, me)
-            if name is None:
-                time.sleep(0.5)  # others are at the last ones: should they die, this process is there
-            else:
-                _one(by_name[name], place, store, me)
+        while lanes or not (_stopping.is_set() or store.progress(by_name).over):
+            if len(lanes) < place.lanes and not _stopping.is_set() and time.monotonic() > asked + 0.5:
+                name = store.claim(by_name, me)
+                if name is not None:
+                    lanes.append(_one(by_name[name], place, store, me))
+                else:
+                    asked = time.monotonic()  # others are at the last ones: should they die, this process is there
+            if not lanes:
+                time.sleep(0.5)
+                continue
+            going_on = [next(lane, None) for lane in lanes]  # each in turn
+            lanes = [lane for lane, now in zip(lanes, going_on, strict=True) if now is not None]
+            if going_on and not any(going_on):
+                time.sleep(PAUSE)
     finally:
         store.release(me)
 
 
-def _one(job: Job, place: Place, store: Store, me: str) -> None:
+def _one(job: Job, place: Place, store: Store, me: str) -> Iterator[bool]:
     name = job.run.name
     try:
         with _heartbeat(store, name, me) as tick:
-            row, content = perform(job, place, tick)
+            row, content = yield from _performing(job, place, tick)
         save_atomically(content, place.model(name))
         store.finish(name, me, row)
-    except LostRunError:
-        pass  # the other one goes on from the last checkpoint
-    except StoppedError:
-        store.release(me)
+    except (LostRunError, StoppedError):
+        pass  # another one goes on from the last checkpoint
     except Exception as error:
         # One run that fails, for want of memory perhaps, does not keep the others from being done.
         where = traceback.extract_tb(error.__traceback__)[-1]
@@ -181,7 +213,7 @@ def locally(jobs: list[Job], place: Place, workers: int) -> Iterator[Progress]:
     store = Store(place.store)
     names = [job.run.name for job in jobs]
     left = store.progress(names)
-    workers = min(workers, left.runs - left.finished - left.failed)
+    workers = min(workers, -(-(left.runs - left.finished - left.failed) // place.lanes))
     threads = max(1, torch.get_num_threads() // max(1, workers))
     context = multiprocessing.get_context("spawn")
 
@@ -235,6 +267,7 @@ def _worker(jobs: list[Job], place: Place, threads: int, parent: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: _stopping.set())
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     torch.set_num_threads(threads)
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # streams that each have something to do
     here(jobs, place)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from functools import lru_cache
+from contextlib import nullcontext
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...checkpoint import load_or_set_aside, save_atomically
-from ...data import Batch, Loader
+from ...data import Batch, Block, Blocks, Loader
 from ...genagg import GenAgg
 from ...seen import Seen
 from .aggregators import AGGREGATORS
-from .evaluation import accuracy, answer, new_accuracy
+from .captured import Captured
+from .evaluation import answer, new_accuracy, tested
 from .layers import layers_of
 from .models import Network, model_content
-from .protocols import IGNORED, PROTOCOLS, SBM, Splits, splits
+from .protocols import CITATION, IGNORED, PROTOCOLS, SBM, Splits, splits
 from .runs import Job
 
 __all__ = ["Trainer", "new_fabric", "parameter_groups"]
@@ -30,11 +32,29 @@ __all__ = ["Trainer", "new_fabric", "parameter_groups"]
 TEST_BATCH = {"node": 128, "graph": 1024}  # graphs at a time where nothing is kept for a gradient
 
 
-@lru_cache(maxsize=1)
-def _splits(dataset: str, protocol: str, share: float, source: str, device: str) -> Splits:
-    """On the device. Runs on one set follow each other, so the last one is kept."""
-    train, test, val = splits(dataset, protocol, share, source)
-    return Splits(train.to(device), test.to(device), None if val is None else val.to(device))
+class _Prepared:
+    """A data set on the device, in the forms that training and tests take it in."""
+
+    def __init__(self, found: Splits, device: str) -> None:
+        train, test, val = found
+        self.splits = Splits(train.to(device), test.to(device), None if val is None else val.to(device))
+        size = TEST_BATCH[train.task]
+        self.tests = {"test": Loader(self.splits.test, size)}
+        if self.splits.val is not None:
+            self.tests["val"] = Loader(self.splits.val, size)
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        blocks = Blocks(self.splits.train, IGNORED)
+        if self.splits.train.x.is_cuda:
+            torch.cuda.synchronize()  # other streams will read them
+        return blocks
+
+
+@lru_cache(maxsize=2)
+def _prepared(dataset: str, protocol: str, share: float, source: str, device: str) -> _Prepared:
+    """Runs on one set follow each other, so the last ones are kept."""
+    return _Prepared(splits(dataset, protocol, share, source), device)
 
 
 def parameter_groups(model: Network, job: Job) -> list[dict[str, Any]]:
@@ -54,7 +74,8 @@ class Trainer:
 
     The start is fixed by the seed, the order of the graphs by the seed and the epoch. A step whose gradient is not
     finite is left out, and counted. What the steps come to is read from a GPU at the end of an epoch and for a
-    checkpoint alone, and `Loader` spares GenAgg's kernels the look at the edges of each batch.
+    checkpoint alone. There the steps are replays of a CUDA graph where that can be (`Captured`): in float32, on one
+    device, of a set of many graphs, without `torch.compile`; not with the authors' package.
 
     Arguments:
         job: What to do.
@@ -63,6 +84,7 @@ class Trainer:
         compile: Whether the network goes through `torch.compile`.
         fabric: With several devices, the one that `Fabric.launch` handed over.
         save_every: Seconds between two checkpoints.
+        captured: Whether to take the steps that way; on a CPU they are then taken one by one. None: where it can be.
     """
 
     def __init__(
@@ -73,17 +95,36 @@ class Trainer:
         compile: bool = False,
         fabric: Any = None,
         save_every: float = 30.0,
+        captured: bool | None = None,
     ) -> None:
         self.job, self.checkpoint, self.compile, self.save_every = job, checkpoint, compile, save_every
         self.protocol = PROTOCOLS[job.run.protocol]
         self.balanced = self.protocol.balanced and job.run.dataset in SBM
         self.fabric = fabric or new_fabric(device, job.settings.precision)
         run, where = job.run, self.fabric.device
-        self.data = _splits(run.dataset, run.protocol, run.share, job.settings.source, str(where))
+        self.prepared = _prepared(run.dataset, run.protocol, run.share, job.settings.source, str(where))
+        self.data = self.prepared.splits
         self.loader = Loader(self.data.train, job.batch_size, shuffle=True, seed=run.seed)
         self._begin()
         if checkpoint is not None and not load_or_set_aside(checkpoint, self._restore):
             self._begin()
+        self.captured = self._new_captured() if (self._may_capture() if captured is None else captured) else None
+
+    def _may_capture(self) -> bool:
+        run, plain = self.job.run, self.job.settings.precision == "32-true" and not self.compile
+        fits = run.dataset not in CITATION and not AGGREGATORS[run.aggregator].package
+        return self.fabric.device.type == "cuda" and self.fabric.world_size == 1 and plain and fits
+
+    def _new_captured(self) -> Captured:
+        metric = self.right
+        also = [self.skipped, metric.right, metric.all]
+        adam = self.optimiser.optimizer
+        return Captured(
+            self.prepared.blocks, self.job.batch_size, self._block_step, self.network, adam, self._observers, also
+        )
+
+    def _on_stream(self) -> Any:
+        return nullcontext() if self.captured is None else self.captured.on_stream()
 
     def _begin(self) -> None:
         self.epoch = self.batch = 0
@@ -109,11 +150,11 @@ class Trainer:
             positions,
         )
         network: Any = torch.compile(self.network, dynamic=True) if self.compile else self.network
-        adam = torch.optim.Adam(parameter_groups(self.network, self.job), fused=True)
+        capturable = self.fabric.device.type == "cuda"
+        adam = torch.optim.Adam(parameter_groups(self.network, self.job), fused=True, capturable=capturable)
         self.model, self.optimiser = self.fabric.setup(network, adam)
         self.parameters = list(self.network.parameters())
         self.right = new_accuracy(train.classes, self.balanced).to(self.fabric.device)
-        self.right.persistent(True)
         self.skipped = torch.zeros((), dtype=torch.long, device=self.fabric.device)
         self._seen: list[tuple[Tensor, Tensor]] = []
 
@@ -126,17 +167,17 @@ class Trainer:
         """Epochs that are done."""
         return self.epoch + self.batch / max(1, len(self.loader))
 
-    def run(self) -> Iterator[float]:
-        """Trains what is left; after each step, how many epochs are done."""
+    def run(self) -> Iterator[float | None]:
+        """Trains what is left; after a step or several, how many epochs are done; None while a GPU is waited for."""
         saved = time.monotonic()
-        for _ in self._steps():
-            if time.monotonic() - saved > self.save_every:
+        for going_on in self._steps() if self.captured is None else self._captured_steps(self.captured):
+            if going_on and time.monotonic() - saved > self.save_every:
                 self.save()
                 saved = time.monotonic()
-            yield self.progress
+            yield self.progress if going_on else None
         self.save()
 
-    def _steps(self) -> Iterator[None]:
+    def _steps(self) -> Iterator[bool]:
         world, rank = self.fabric.world_size, self.fabric.global_rank
         last = len(self.loader) - len(self.loader) % world  # all devices take as many steps
         while not self.done:
@@ -146,39 +187,72 @@ class Trainer:
                 self._step(batch)
                 self.batch += world
                 self.seconds += time.monotonic() - began
-                yield
+                yield True
                 began = time.monotonic()
-            self._end_epoch()
+            for _ in self._end_epoch():
+                pass
             self.seconds += time.monotonic() - began
-            yield
+            yield True
+
+    def _captured_steps(self, captured: Captured) -> Iterator[bool]:
+        while not self.done:
+            began, before = time.monotonic(), self.seconds
+            self.model.train()
+            for count in captured.epoch(self.epoch, self.loader.order(self.epoch), self.batch):
+                self.batch += count
+                self.seconds = before + time.monotonic() - began
+                yield count > 0
+            for _ in self._end_epoch():
+                yield False
+            self.seconds = before + time.monotonic() - began
+            yield True
 
     def _step(self, batch: Batch) -> None:
-        y = batch.y
-        self._set_rates()
+        share = self.progress / self.job.epochs
+        self._set_rates(1 + math.cos(math.pi * share))
         logits = answer(self.model, batch)
-        loss = F.cross_entropy(logits.float(), y, self._weights(y), ignore_index=IGNORED)
-        self.fabric.backward(loss)
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        skip = ~nn.utils.get_total_norm(gradients).isfinite()
-        self.skipped += skip
+        self.fabric.backward(self._loss(logits, batch.y))
+        skip = self._skip()
         if self.job.settings.precision != "16-mixed":  # there the scaler leaves the step out
             self.optimiser.optimizer.found_inf = skip.float()
         self.optimiser.step()
         self.optimiser.zero_grad()
-        self._seen.append((logits.detach().argmax(-1), y))
+        self._seen.append((logits.detach().argmax(-1), batch.y))
 
-    def _set_rates(self) -> None:
+    def _block_step(self, block: Block, at: Tensor) -> None:
+        """A step that can be recorded: nothing of it is decided on the host. `at`: how many came before."""
+        share = at / (len(self.loader) * self.job.epochs)
+        self._set_rates(1 + torch.cos(math.pi * share))
+        logits = self.network(block.x, block.edge_index, None, None, block.pos, block.real)
+        torch.autograd.backward(self._loss(logits, block.y))
+        adam = self.optimiser.optimizer
+        adam.found_inf = self._skip().float()
+        adam.step()
+        adam.zero_grad()
+        self.right.update(logits.detach().argmax(-1), block.y)
+
+    def _loss(self, logits: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(logits.float(), y, self._weights(y), ignore_index=IGNORED)
+
+    def _skip(self) -> Tensor:
+        """Whether a gradient is not finite."""
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        skip = ~nn.utils.get_total_norm(gradients).isfinite()
+        self.skipped += skip
+        return skip
+
+    def _set_rates(self, twice: Any) -> None:
+        """`twice`: the share of the whole rate that the cosine leaves, times two."""
         if self.protocol.schedule == "cosine":
-            share = self.progress / self.job.epochs
             for group in self.optimiser.param_groups:
-                rate = self.job.settings.learning_rate * group["factor"]
-                group["lr"] = rate * (1 + math.cos(math.pi * share)) / 2
+                group["lr"] = self.job.settings.learning_rate * group["factor"] * twice / 2
 
     def _weights(self, y: Tensor) -> Tensor | None:
         """A class weighs as much as the others are large, as in the benchmark's own code."""
         if not self.balanced:
             return None
-        sizes = torch.zeros(self.data.train.classes, device=y.device).index_add_(0, y, torch.ones_like(y).float())
+        classes: Tensor = self.right.classes
+        sizes: Tensor = (y[:, None] == classes).sum(0)
         return (1 - sizes / sizes.sum()) * (sizes > 0)
 
     def _count(self) -> None:
@@ -188,20 +262,38 @@ class Trainer:
             self.right.update(said, y)
             self._seen = []
 
-    def _end_epoch(self) -> None:
+    def _end_epoch(self) -> Iterator[None]:
+        """Tests the network, where it is due; goes on while the GPU is at it."""
         self.epoch, self.batch = self.epoch + 1, 0
         self._count()
         if self.epoch % self.job.every == 0 or self.done:
-            self.points.append(self.epoch)
-            self.curves["train"].append(float(self.right.compute()))
-            for name in ("test", "val"):
-                graphs = getattr(self.data, name)
-                if graphs is not None:
-                    found = accuracy(self.model, graphs, TEST_BATCH[graphs.task], self.balanced)
-                    self.curves[name].append(found)
-            if self.protocol.chosen and self.best == len(self.points) - 1:
-                self.chosen = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
-        self.right.reset()
+            with self._on_stream():
+                tests = self.prepared.tests.items()
+                found = {name: tested(self.model, batches, self.balanced) for name, batches in tests}
+                if self.captured is not None and (self.done or self.epoch & (self.epoch - 1) == 0):
+                    self._look()
+            if self.captured is not None:
+                yield from self.captured.waited()
+            with self._on_stream():
+                self.points.append(self.epoch)
+                for name, metric in [("train", self.right), *found.items()]:
+                    self.curves[name].append(float(metric.compute()))
+                if self.protocol.chosen and self.best == len(self.points) - 1:
+                    self.chosen = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+        with self._on_stream():
+            self.right.reset_in_place()
+
+    @torch.enable_grad()
+    def _look(self) -> None:
+        """Has the aggregations look at a batch, as they do now and then in training, but not in a CUDA graph."""
+        if self._observers:
+            self.network.eval()  # BatchNorm is to keep its statistics
+            for agg in self.network.aggregations:
+                agg.train()
+            for seen in self._observers:
+                seen.calls = -1
+            answer(self.network, next(self.loader.epoch(self.epoch)))
+            self.network.train()
 
     @property
     def best(self) -> int:
@@ -211,6 +303,8 @@ class Trainer:
 
     def save(self) -> None:
         if self.checkpoint is not None and self.fabric.is_global_zero:
+            if self.captured is not None:
+                self.captured.finish()
             self._count()
             state = {
                 "identity": self._identity,
