@@ -55,6 +55,8 @@ class Captured:
         self.stream: Any = None
         if device.type == "cuda":
             self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            # It must not overtake what the network, the metric and the tensors above are still being filled with.
+            self.stream.wait_stream(torch.cuda.current_stream(device))
         self.graph: torch.cuda.CUDAGraph | None = None
         self.events: deque[Any] = deque()
 

@@ -51,7 +51,7 @@ class _Prepared:
         return blocks
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _prepared(dataset: str, protocol: str, share: float, source: str, device: str) -> _Prepared:
     """Runs on one set follow each other, so the last ones are kept."""
     return _Prepared(splits(dataset, protocol, share, source), device)
@@ -208,8 +208,8 @@ class Trainer:
             yield True
 
     def _step(self, batch: Batch) -> None:
-        share = self.progress / self.job.epochs
-        self._set_rates(1 + math.cos(math.pi * share))
+        if self.protocol.schedule == "cosine":
+            self._set_rates(1 + math.cos(math.pi * self.progress / self.job.epochs))
         logits = answer(self.model, batch)
         self.fabric.backward(self._loss(logits, batch.y))
         skip = self._skip()
@@ -221,8 +221,8 @@ class Trainer:
 
     def _block_step(self, block: Block, at: Tensor) -> None:
         """A step that can be recorded: nothing of it is decided on the host. `at`: how many came before."""
-        share = at / (len(self.loader) * self.job.epochs)
-        self._set_rates(1 + torch.cos(math.pi * share))
+        if self.protocol.schedule == "cosine":
+            self._set_rates(1 + torch.cos(math.pi / (len(self.loader) * self.job.epochs) * at))
         logits = self.network(block.x, block.edge_index, None, None, block.pos, block.real)
         torch.autograd.backward(self._loss(logits, block.y))
         adam = self.optimiser.optimizer
@@ -243,9 +243,8 @@ class Trainer:
 
     def _set_rates(self, twice: Any) -> None:
         """`twice`: the share of the whole rate that the cosine leaves, times two."""
-        if self.protocol.schedule == "cosine":
-            for group in self.optimiser.param_groups:
-                group["lr"] = self.job.settings.learning_rate * group["factor"] * twice / 2
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.job.settings.learning_rate * group["factor"] * twice / 2
 
     def _weights(self, y: Tensor) -> Tensor | None:
         """A class weighs as much as the others are large, as in the benchmark's own code."""
