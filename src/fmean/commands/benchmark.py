@@ -50,6 +50,7 @@ def benchmark(
     devices: Annotated[int | None, _option("devices")] = None,
     compile: Annotated[bool, _option("compile")] = False,
     workers: Annotated[int | None, _option("workers")] = None,
+    lanes: Annotated[int | None, _option("lanes")] = None,
     save_every: Annotated[float | None, _option("save_every")] = None,
     ray: Annotated[bool, _option("ray")] = False,
     ray_address: Annotated[str | None, _option("ray_address")] = None,

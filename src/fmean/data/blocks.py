@@ -72,6 +72,7 @@ class Blocks:
         self.targets = None if torch.equal(targets, self.pairs[0]) else targets
         self.bounds_by_source = None if self.targets is None else _bounds(sources, self.nodes)
         self.inside = torch.arange(self.nodes, device=device)
+        self.known: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 
     def _by_source(self) -> tuple[Tensor, Tensor]:
         """Sources and targets of all edges, in order of source within each graph."""
@@ -85,8 +86,8 @@ class Blocks:
 
     def batch(self, which: Tensor) -> Block:
         """The graphs of these numbers."""
-        graph = torch.arange(len(which), device=which.device)[:, None]
-        edge_index = torch.add(self.pairs.index_select(1, which), graph * self.nodes).view(2, -1)
+        nodes_before, _, _ = self._before(len(which))
+        edge_index = torch.add(self.pairs.index_select(1, which), nodes_before).view(2, -1)
         if which.is_cuda:
             supply(edge_index, len(which) * self.nodes, *self.rows(which, edge_index))
         return Block(
@@ -99,17 +100,22 @@ class Blocks:
 
     def rows(self, which: Tensor, edge_index: Tensor) -> tuple[BlockCSR, BlockCSR]:
         """The edges of a batch that are no dummies, by target and by source."""
-        graph = torch.arange(len(which), device=which.device)[:, None]
-        rows = _shifted(self.bounds, which, graph * self.edges, edge_index[0])
+        nodes_before, edges_before, numbers = self._before(len(which))
+        starts, ends = torch.add(self.bounds.index_select(1, which), edges_before)
+        rows = BlockCSR(numbers, starts, ends, edge_index[0])
         if self.targets is None or self.bounds_by_source is None:
             return rows, rows
-        targets = torch.add(self.targets.index_select(0, which), graph * self.nodes).view(-1)
-        return rows, _shifted(self.bounds_by_source, which, graph * self.edges, targets)
+        targets = torch.add(self.targets.index_select(0, which), nodes_before).view(-1)
+        starts, ends = torch.add(self.bounds_by_source.index_select(1, which), edges_before)
+        return rows, BlockCSR(numbers, starts, ends, targets)
 
-
-def _shifted(bounds: Tensor, which: Tensor, shift: Tensor, col: Tensor) -> BlockCSR:
-    starts, ends = torch.add(bounds.index_select(1, which), shift)
-    return BlockCSR(starts, ends, col)
+    def _before(self, graphs: int) -> tuple[Tensor, Tensor, Tensor]:
+        """How many nodes, and edges, are before each of so many graphs, ``[graphs, 1]``; the numbers of the nodes."""
+        if graphs not in self.known:
+            graph = torch.arange(graphs, device=self.count.device)[:, None]
+            numbers = torch.arange(graphs * self.nodes, device=self.count.device)
+            self.known[graphs] = graph * self.nodes, graph * self.edges, numbers
+        return self.known[graphs]
 
 
 def _places(ptr: Tensor, room: int) -> Tensor:

@@ -96,14 +96,16 @@ class BlockCSR(CSR):
     Every shape is known beforehand, so that a CUDA graph can be replayed with other graphs; nothing is sorted.
 
     Arguments:
+        numbers: 0, 1, 2, …: of each row.
         starts, ends: The bounds of each row, ``[graphs, rows]``.
         col: The row of x that each element is, ``[graphs · elements]``.
     """
 
-    def __init__(self, starts: Tensor, ends: Tensor, col: Tensor) -> None:
+    def __init__(self, numbers: Tensor, starts: Tensor, ends: Tensor, col: Tensor) -> None:
         super().__init__(starts.reshape(-1), col, short=True)
-        self.__dict__.update(starts=self.ptr, ends=ends.reshape(-1), graphs=starts.size(0))
+        self.__dict__.update(numbers=numbers, starts=self.ptr, ends=ends.reshape(-1), graphs=starts.size(0))
 
+    numbers: Tensor
     starts: Tensor
     ends: Tensor
     graphs: int
@@ -121,8 +123,8 @@ class BlockCSR(CSR):
 
     @cached_property
     def lists(self) -> list[Listed]:
-        rows = torch.arange(self.size, device=self.starts.device)
-        return [Listed(rows, self.starts, self.ends), Listed(rows[:0], self.starts[:0], self.ends[:0])]
+        every = Listed(self.numbers, self.starts, self.ends)
+        return [every, Listed(*(part[:0] for part in every))]
 
     def sample(self, step: int) -> tuple[Tensor, Tensor]:
         """As many elements as every step-th of all would be, the same share of each graph's from all over it."""

@@ -148,7 +148,8 @@ class TestOptions:
             Benchmark(options(tmp_path, **bad))
 
     @pytest.mark.parametrize(
-        "name", ["seeds", "workers", "devices", "epochs", "batch_size", "hidden", "layers", "factor", "learning_rate"]
+        "name",
+        ["seeds", "workers", "lanes", "devices", "epochs", "batch_size", "hidden", "layers", "factor", "learning_rate"],
     )
     def test_0_is_refused_and_not_taken_for_the_default(self, name):
         with pytest.raises(ValueError, match=rf"{name} must be (1 or more|above 0), got 0"):
@@ -162,9 +163,11 @@ class TestOptions:
     def test_workers(self, monkeypatch):
         monkeypatch.setattr("torch.cuda.is_available", lambda: True)
         monkeypatch.setattr("fmean.experiments.benchmark.driver.cores", lambda: 16)
-        assert [from_words(device=device).workers for device in ("cpu", "cuda", "cuda:0")] == [16, 12, 12]
+        assert [from_words(device=device).workers for device in ("cpu", "cuda", "cuda:0")] == [16, 1, 1]
+        assert [from_words(device=device).lanes for device in ("cpu", "cuda", "cuda:0")] == [1, 16, 16]
+        assert from_words(device="cuda", devices=2).lanes == 1
         monkeypatch.setattr("fmean.experiments.benchmark.driver.cores", lambda: 2)
-        assert from_words().workers == 2
+        assert from_words(device="cpu").workers == 2
 
     def test_an_address_means_ray(self, monkeypatch):
         monkeypatch.setattr("fmean.experiments.benchmark.driver.find_spec", lambda name: name)

@@ -27,9 +27,8 @@ __all__ = ["QUICK", "Benchmark", "Options", "from_words"]
 
 PAPER = DATASETS[:4]
 
-ON_GPU = {"workers": 3, "lanes": 8}
-"""Runs that share a GPU: so many processes, each with so many runs. Those of one process are on the GPU at the same
-time, on streams of their own; the processes take turns, and one prepares its runs while others are at work."""
+ON_GPU = {"workers": 1, "lanes": 16}
+"""Runs that share a GPU, on streams of one process: several processes would take turns on it, a slice of time each."""
 
 # A few minutes on a laptop's CPU.
 QUICK: dict[str, Any] = {
@@ -106,7 +105,7 @@ def from_words(quick: bool = False, **words: Any) -> Options:
     chosen["settings"] = Settings(**{name: given.pop(name) for name in own if name in given})
     given.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
     on_gpu = given["device"].startswith("cuda")
-    given.setdefault("workers", min(ON_GPU["workers"], cores()) if on_gpu else cores())
+    given.setdefault("workers", ON_GPU["workers"] if on_gpu else cores())
     given.setdefault("lanes", ON_GPU["lanes"] if on_gpu and given.get("devices", 1) == 1 else 1)
     return Options(**chosen, **given)
 
