@@ -86,8 +86,9 @@ def check_sets(
 
 def may_look(device: torch.device) -> bool:
     """Whether values can be looked at: at no cost, and not in the midst of torch.compile or torch.func."""
-    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    return device.type == "cpu" and not traced
+    if device.type != "cpu":
+        return False
+    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
 
 
 def _check_integers(index: Tensor, name: str, device: torch.device) -> Tensor:

@@ -219,7 +219,7 @@ class TestBench:
         assert not (tmp_path / "bench.json").exists()
 
     def test_bad_settings(self):
-        with pytest.raises(ValueError, match=r"unknown workload 'papers'; known are paper, cluster"):
+        with pytest.raises(ValueError, match=r"unknown workload 'papers'; known are paper, products"):
             Settings("cpu", workloads=("papers",))
         with pytest.raises(ValueError, match=r"unknown method 'sum'; known are pyg-sum"):
             Settings("cpu", methods=("sum",))

@@ -449,7 +449,7 @@ class TestCSR:
     def test_long_rows_are_listed_apart(self, monkeypatch):
         monkeypatch.setattr(csr, "LONG", 2)
         short, long = csr_of_index(torch.tensor([0, 1, 1, 1, 2, 2]), 4).lists
-        assert short.rows.tolist() == [3, 0, 2]
+        assert short.rows.tolist() == [2, 0, 3]  # the longest first
         assert [t.tolist() for t in long] == [[1], [1], [4]]
 
     def test_errors(self):

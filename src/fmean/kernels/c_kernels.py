@@ -144,9 +144,9 @@ def backward(
     dfactor = None if dfactor is None else dfactor.sum(0)
     if objective is None:
         return dx, dfactor, d, None
-    found = _inversion(name, whole, x, factor, rows, flat, objective.step, channels)
+    found = _inversion(name, whole, x, factor, rows, flat, objective.step, channels) / objective.numbers
     d[:-2] += objective.weight * d[-1] * found[1:]  # d[-1] is Σ|∂L/∂y|
-    return dx, dfactor, d, found[0]
+    return dx, dfactor, d, found[0].mean()
 
 
 def squares(
@@ -170,7 +170,8 @@ def squares(
     d = _by_channel(partial.sum(0), channels, features)
     pull = None
     if objective is not None:
-        pull = objective.weight * d[-2] * inversion(name, centred, x, None, rows, theta, objective.step, channels)[1:]
+        found = inversion(name, centred, x, None, rows, theta, objective.step, channels)[1:]
+        pull = objective.weight / objective.numbers * d[-2] * found
     return d[-1], d[:-2], pull
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -47,19 +47,27 @@ class Call(NamedTuple):
         step = step_of_sample(elements, elements * features)
         return step, -(-elements // step) * features
 
-    def sources(self, x: Tensor) -> CSR:
+    def sources(self, x: Tensor, rows: CSR) -> CSR:
         """The rows of the transposed matrix."""
-        assert self.source is not None
-        assert self.target is not None
-        return csr_of_edges(self.target, self.source, self.size, x.size(0))
+        found: CSR | None = rows.__dict__.get("transposed")
+        if found is None:
+            assert self.source is not None
+            assert self.target is not None
+            found = csr_of_edges(self.target, self.source, self.size, x.size(0))
+            if found is not rows:  # which would keep itself alive
+                rows.__dict__["transposed"] = found
+        return found
 
 
 def backend(x: Tensor) -> Any:
-    if x.is_cuda:
-        from . import triton_kernels
+    return _on_gpu() if x.is_cuda else c_kernels
 
-        return triton_kernels
-    return c_kernels
+
+@cache
+def _on_gpu() -> Any:
+    from . import triton_kernels
+
+    return triton_kernels
 
 
 def forward(x: Tensor, factor: Tensor | None, theta: Sequence[Tensor], call: Call, rows: CSR) -> Tensor:
@@ -77,20 +85,18 @@ def backward(
     by_x: bool,
     by_factor: bool,
     by_theta: bool = True,
-) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor | None, int]:
-    """∂L/∂x, ∂L/∂factor, ∂L/∂θ, and where there is an inversion objective the sum it is of, over so many numbers.
+) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor | None]:
+    """∂L/∂x, ∂L/∂factor, ∂L/∂θ, and the inversion objective, where there is one.
 
     What nobody wants may be anything.
     """
-    sources = None if call.source is None else partial(call.sources, x)
-    objective, count = None, 1
-    if call.strength:
-        step, count = call.sample(x)
-        objective = Objective(call.strength / count, step)
+    sources = None if call.source is None else partial(call.sources, x, rows)
+    objective = Objective(call.strength, *call.sample(x)) if call.strength else None
     given = (grad.contiguous(), x, factor, rows, sources, theta)
     wanted = (by_x, by_factor, by_theta, objective)
-    dx, dfactor, d, loss = backend(x).backward(call.recipe, call.centred, *given, *wanted, call.channels)
-    return dx, dfactor, d, loss, count
+    return backend(x).backward(  # type: ignore[no-any-return]
+        call.recipe, call.centred, *given, *wanted, call.channels
+    )
 
 
 class FMean(torch.autograd.Function):
@@ -109,9 +115,9 @@ class FMean(torch.autograd.Function):
 def _gradients(ctx: Any, grad: Tensor) -> Any:
     x, factor, *theta = ctx.saved_tensors
     by = *ctx.needs_input_grad[:2], any(ctx.needs_input_grad[5:])
-    dx, dfactor, d, loss, count = backward(grad, x, factor, theta, ctx.call, ctx.rows, *by)
-    if loss is not None:
-        torch.div(loss if loss.dim() == 0 else loss.mean(), count, out=ctx.f.last_inversion_loss)
+    dx, dfactor, d, loss = backward(grad, x, factor, theta, ctx.call, ctx.rows, *by)
+    if loss is not None:  # the tensor itself: to copy it would be one more kernel
+        ctx.f._buffers["last_inversion_loss"] = loss
     return dx, dfactor, None, None, None, *split(d, theta)
 
 

@@ -83,10 +83,13 @@ class CSR:
 
     @cached_property
     def lists(self) -> list[Listed]:
-        """The rows, those of equal length together, for a GPU: those up to LONG elements, then the longer ones."""
-        counts, rows = self.ptr.diff().sort(stable=True)
-        short = rows.numel() if self.short else int((counts <= LONG).sum())
-        return [Listed(part, self.ptr[part], self.ptr[part + 1]) for part in (rows[:short], rows[short:])]
+        """The rows, those of equal length together, for a GPU: those up to LONG elements, then the longer ones.
+
+        The longest come first: one that began last would be waited for when all others are done.
+        """
+        counts, rows = self.ptr.diff().sort(stable=True, descending=True)
+        long = 0 if self.short else int((counts > LONG).sum())
+        return [Listed(part, self.ptr[part], self.ptr[part + 1]) for part in (rows[long:], rows[:long])]
 
 
 class BlockCSR(CSR):

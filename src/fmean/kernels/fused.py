@@ -23,6 +23,9 @@ HAS_TRITON = find_spec("triton") is not None
 
 WILD = (InvertibleNN, Mixture)  # the f that may leave the range of float32; a Mixture with a recipe is one of networks
 
+# Past Function.apply, which looks at each argument for wrappers that outlived torch.func: of them only x may be one.
+_apply: Any = super(torch.autograd.Function, FMean).apply
+
 _plain = 0  # how many contexts `plain` are open
 
 
@@ -169,7 +172,7 @@ def _fused(
         ):
             return None
         if torch.is_grad_enabled():
-            y = FMean.apply(z, factor, call, rows, f, *parameters)  # type: ignore[no-untyped-call]
+            y = _apply(torch._C._functorch.unwrap_if_dead(z), factor, call, rows, f, *parameters)
         else:
             y = forward(z, factor, parameters, call, rows)
     y = y if flat else y.view(size, *x.shape[1:])

@@ -47,7 +47,7 @@ def f_mean_backward_operator(
     by_factor: bool,
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     x, call = x.contiguous(), Call(source, index, ptr, size, recipe, centred, strength, channels)
-    dx, dfactor, d, *_ = backward(grad, x, factor, theta, call, call.rows(x), True, by_factor)
+    dx, dfactor, d, _ = backward(grad, x, factor, theta, call, call.rows(x), True, by_factor)
     assert dx is not None
     return (
         dx,

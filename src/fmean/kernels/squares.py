@@ -59,7 +59,7 @@ class _Squares(torch.autograd.Function):
         x, objective = x.contiguous(), None
         if call.strength:
             step, count = call.sample(x)
-            objective = Objective(call.strength / count, step)
+            objective = Objective(call.strength, step, count)
         given = (x, target.contiguous(), call.rows(x), theta, objective, call.channels)
         losses, d, pull = c_kernels.squares(call.recipe, call.centred, *given)
         ctx.save_for_backward(d, pull, *theta)

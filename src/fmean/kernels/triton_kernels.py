@@ -63,14 +63,12 @@ class _Part(NamedTuple):
 
     listed: tuple[Tensor, ...]
     numbers: tuple[int, int]
-    grid: tuple[int, int, int]
+    programs: int
+    blocks: int
+    """How many programs share out the features of a row."""
     constants: tuple[int, ...]
     warps: int
     compiled: dict[Any, Any]
-
-    @property
-    def programs(self) -> int:
-        return self.grid[0] * self.grid[1]
 
 
 def _plan(rows: CSR, features: int, tile: Tile) -> list[_Part]:
@@ -83,9 +81,9 @@ def _plan(rows: CSR, features: int, tile: Tile) -> list[_Part]:
             if count:
                 block = _block(features, one.features)
                 steps = STEPS if count >= MANY and tile is BACKWARD else 1
-                grid = _cdiv(count, one.rows * steps), _cdiv(features, block), 1
-                constants = steps, one.rows, one.elements, block
-                parts.append(_Part(listed, (features, count), grid, constants, one.warps, {}))
+                blocks, constants = _cdiv(features, block), (steps, one.rows, one.elements, block)
+                programs = _cdiv(count, one.rows * steps) * blocks
+                parts.append(_Part(listed, (features, count), programs, blocks, constants, one.warps, {}))
     return plans[features, tile]  # type: ignore[no-any-return]
 
 
@@ -96,8 +94,9 @@ def _sample_part(rows: CSR, features: int, step: int) -> _Part:
     if key not in plans:
         places, of_rows = rows.sample(step)
         block = _block(features, 64)
-        grid = places.numel(), _cdiv(features, block), 1
-        plans[key] = _Part((places, *rows.bounds(of_rows)), (features, step), grid, (1, 1, block), 1, {})
+        blocks = _cdiv(features, block)
+        listed, programs = (places, *rows.bounds(of_rows)), places.numel() * blocks
+        plans[key] = _Part(listed, (features, step), programs, blocks, (1, 1, block), 1, {})
     return plans[key]  # type: ignore[no-any-return]
 
 
@@ -114,8 +113,11 @@ class _Launcher:
 
     def __init__(self, x: Tensor, factor: Tensor | None, theta: Theta) -> None:
         self.x, self.factor, self.theta = x, factor, theta
-        self.of_x, self.of_theta = _pointers((x, factor)), _pointers(theta)
+        self.of_x, self.of_theta = _pointers((x, factor)), tuple([p.data_ptr() for p in theta])
         self.aligned = _aligned(self.of_x) and _aligned(self.of_theta)
+        self.kind = x.dtype, factor is None or factor.dtype
+        # Asked for once, and not by Triton at every launch.
+        self.stream = torch._C._cuda_getCurrentRawStream(x.device.index) if x.is_cuda else None
 
     def run(
         self,
@@ -131,21 +133,23 @@ class _Launcher:
         # numbers are multiples of 16. From then on only what may have changed is looked at, since Triton's look
         # takes longer than a kernel does; and where something is not as usual, Triton looks again. Nor is Triton then
         # given tensors, of each of which it would ask where it lies.
-        x, factor = self.x, self.factor
-        key, to = (kernel, x.dtype, factor is None or factor.dtype), _pointers(outputs)
+        key, to = (kernel, self.kind), _pointers(outputs)
         usual = self.aligned and _aligned(to)
         known = part.compiled.get(key) if usual else None
         changing = *part.numbers, blocks, line, *more
         if known is not None:
-            known.launch(*to, *self.of_x, *known.of_rows, *self.of_theta, *changing, *known.constants)
+            given = *to, *self.of_x, *known.of_rows, *self.of_theta, *changing, *known.constants
+            known.launch(*given, stream=self.stream)
             return
+        x, factor = self.x, self.factor
         of_rows = *part.listed, rows.col, rows.edge
         constants = rows.col is not None, rows.edge is not None, factor is not None, *part.constants
         given = *outputs, x, factor, *of_rows, *self.theta, *changing, *constants
-        found = kernel[part.grid](*given, num_warps=part.warps)
+        grid = part.programs, 1, 1
+        found = kernel[grid](*given, num_warps=part.warps)
         if usual and found is not None:  # None in Triton's interpreter
             # A part goes with its rows, whose tensors stay where they are.
-            part.compiled[key] = _Compiled(found[part.grid], _pointers(of_rows), constants)
+            part.compiled[key] = _Compiled(found[grid], _pointers(of_rows), constants)
 
 
 def _pointers(tensors: Sequence[Tensor | None]) -> tuple[int | None, ...]:
@@ -210,7 +214,7 @@ def backward(
             planes = of.terms_ + (of.reduction == "max") + 2 * centred + of.scales_
             kind = torch.float64 if of.double_terms else torch.float32
             state = x.new_empty(rows.size, planes, features, dtype=kind)
-            flags = x.new_zeros(rows.size, _cdiv(features, FLAG), dtype=torch.bool) if of.scales_ else None
+            flags = x.new_empty(rows.size, _cdiv(features, FLAG), dtype=torch.bool) if of.scales_ else None
             for part in plan:
                 launcher.run(kernels.backward_rows, rows, part, (grad, state, flags, partial), 0, line)
                 line += part.programs
@@ -220,7 +224,8 @@ def backward(
                 line += part.programs
         if sampled is not None and objective is not None:
             norm = torch.linalg.vector_norm(grad, 1, dtype=torch.float32)
-            launcher.run(kernels.inversion, rows, sampled, (norm, partial), 0, line, (objective.weight,))
+            more = objective.weight, float(objective.numbers)
+            launcher.run(kernels.inversion, rows, sampled, (norm, partial), 0, line, more)
     d = partial.sum(0)
     loss = d[-1] if objective is not None else None
     return dx, dfactor.sum(1) if by_factor and dfactor is not None else None, d, loss
@@ -234,7 +239,7 @@ def inversion(
     partial = theta[0].new_empty(sampled.programs, recipe(name).parameters + 2)
     with _on(x):
         outputs = theta[0].new_ones(()), partial
-        _Launcher(x, factor, theta).run(_kernels(name, centred).inversion, rows, sampled, outputs, more=(1.0,))
+        _Launcher(x, factor, theta).run(_kernels(name, centred).inversion, rows, sampled, outputs, more=(1.0, 1.0))
     d = partial.sum(0)
     return torch.cat([d[-1:], d[:-2]])
 
@@ -243,7 +248,7 @@ def _of_factor(factor: Tensor | None, plan: list[_Part]) -> tuple[Tensor | None,
     """Room for the gradients of the factors, which every block of features adds to; and how many blocks there are."""
     if factor is None:
         return None, 0
-    blocks = max(part.grid[1] for part in plan)
+    blocks = max(part.blocks for part in plan)
     return factor.new_zeros(factor.numel(), blocks, dtype=torch.float32), blocks
 
 

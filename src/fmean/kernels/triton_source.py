@@ -91,7 +91,10 @@ def _head(s: Sections, centred: bool, kernel: str, outputs: str) -> str:
 @triton.jit(do_not_specialize=["size", "blocks", "line"])
 def {kernel}({outputs}, {POINTERS}, {_tensors(s, centred)}, {CONSTANTS}
 ):
-    d = tl.program_id(1) * BD + tl.arange(0, BD)[None, :]
+    # The blocks of features of a row are at work at the same time: the longest row is begun first with all of them.
+    across = tl.cdiv(D, BD)
+    block, program = tl.program_id(0) % across, (tl.program_id(0) // across).to(tl.int64)
+    d = block * BD + tl.arange(0, BD)[None, :]
 """
 
 
@@ -100,7 +103,7 @@ n = tl.maximum(count, 1).to(tl.float32)
 """
 # A program of backward takes ROWS times BR rows: they share one line of partial sums.
 ROWS_OF_PROGRAM = f"""    for step in range(ROWS):
-        first = (tl.program_id(0).to(tl.int64) * ROWS + step) * BR
+        first = (program * ROWS + step) * BR
 {textwrap.indent(BOUNDS, " " * 8)}"""
 FLAG = 4  # features that share a flag: no block of features is smaller
 
@@ -211,7 +214,7 @@ def _forward(s: Sections, centred: bool) -> str:
     head = _parameters(s, writer, [*s.terms, *s.scaled_terms, s.y, *s.scales], centred)
     row = _row(s, writer, centred, False, 8)
     last = writer.write([s.y])
-    return f"""{_head(s, centred, "forward", "y")}{head}    first = tl.program_id(0).to(tl.int64) * BR
+    return f"""{_head(s, centred, "forward", "y")}{head}    first = program * BR
 {textwrap.indent(BOUNDS, " " * 4)}    out = tl.zeros([BR, BD], tl.float32)
     if longest > 0:
 {row}{_lines(last, 8)}        out = tl.where(count > 0, ({writer[s.y]}).to(tl.float32), 0.0)
@@ -232,7 +235,7 @@ def _sums(s: Sections, beta: str) -> tuple[str, str]:
     by = s.by_parameters({root: variable(f"a{i}", PARAMETER) for i, root in enumerate(s.roots)})
     writer = _writer(s)
     lines = writer.write(by)
-    lines.append(f"to = partial + (line + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)) * {columns(s)}")
+    lines.append(f"to = partial + (line + tl.program_id(0)) * {columns(s)}")
     lines += [
         f"tl.store(to + {i}, {'0.0' if e.op == 'const' else f'tl.sum(tl.where(d < D, {writer[e]}, 0.0))'})"
         for i, e in enumerate(by)
@@ -287,7 +290,7 @@ def _elements(s: Sections, writer: Writer, outputs: list[Expression], centred: b
         "    tl.store(dx + place * D + d, (dv * w if FACTOR else dv).to(dx.dtype.element_ty), mask=there & (d < D))",
         "    if FACTOR:",
         "        which = tl.load(edge + start + k, mask=there, other=0) if EDGE else start + k",
-        "        to = dfactor + which * blocks + tl.program_id(1)",
+        "        to = dfactor + which * blocks + block",
         "        tl.store(to, tl.sum(tl.where(d < D, dv * x_, 0.0), 1, keep_dims=True), mask=there)",
     ]
     if adds:
@@ -332,15 +335,14 @@ def _rows(s: Sections, centred: bool) -> str:
     row = _row(s, writer, centred, centred or s.largest, 12) + _to_row(s, writer, centred, 12)
     planes = _planes(s, centred)
     count = len(planes) + len(s.h)
-    lines = [f"to = state + row * {count} * D + d"]
+    lines = [f"to = state + row * {count} * D + d", "zero_ = tl.zeros([BR, BD], tl.float32)"]
     lines += [
         f"tl.store(to + {i} * D, ({p}).to(state.dtype.element_ty), mask=real & (d < D))" for i, p in enumerate(planes)
     ]
     if s.h:
-        lines += [
-            "if scaled:",
-            f"    tl.store(flags + row * tl.cdiv(D, {FLAG}) + d // {FLAG}, (d >= 0) & real, mask=real & (d < D))",
-        ]
+        # Of every row that has elements: no other is looked up.
+        at = f"flags + row * tl.cdiv(D, {FLAG}) + d // {FLAG}"
+        lines += [f"tl.store({at}, zero_ + tl.max(over) > 0, mask=real & (d < D))", "if scaled:"]
         lines += [f"    tl.store(to + {len(planes) + i} * D, h{i}, mask=real & (d < D))" for i in range(len(s.h))]
     outputs = "grad, state, flags, partial"
     return f"""{_head(s, centred, "backward_rows", outputs)}{head}{start}{ROWS_OF_PROGRAM}        if longest > 0:
@@ -402,7 +404,7 @@ def _sources(s: Sections, centred: bool) -> str:
         "    dv = tl.where(inside, dv, 0.0)",
         "    total_ += dv * w if FACTOR else dv",
         "    if FACTOR:",
-        "        to = dfactor + which * blocks + tl.program_id(1)",
+        "        to = dfactor + which * blocks + block",
         "        tl.store(to, tl.sum(dv * x_, 1, keep_dims=True), mask=there)",
         *(f"    c{i} += tl.where(inside, b{i}, 0.0)" for i in adds),
     ]
@@ -419,7 +421,8 @@ def _sources(s: Sections, centred: bool) -> str:
 
 
 def _inversion(s: Sections, centred: bool) -> str:
-    """(|f⁻¹(f(v))| − |v|)² of every step-th element, and its gradient by the parameters, times weight · norm."""
+    """(|f⁻¹(f(v))| − |v|)² of every step-th element, over their number, and its gradient by the parameters, times
+    weight · norm."""
     writer = _writer(s)
     head = _parameters(s, writer, s.inversion, centred)
     inner = writer.fork()
@@ -429,20 +432,22 @@ def _inversion(s: Sections, centred: bool) -> str:
         "x_ = tl.load(x + tl.load(places + i) * D + d, mask=d < D, other=0.0).to(tl.float32)",
         "v = (x_ * tl.load(factor + i * step).to(tl.float32) if FACTOR else x_) - shift",
         *inner.write(s.inversion),
-        f"to = partial + (line + i * tl.num_programs(1) + tl.program_id(1)) * {columns(s)}",
-        "strength = weight * tl.load(norm)",
+        f"to = partial + (line + tl.program_id(0)) * {columns(s)}",
+        "strength = weight / count * tl.load(norm)",
         *(f"tl.store(to + {k}, strength * tl.sum(tl.where(d < D, {inner[e]}, 0.0)))" for k, e in enumerate(by)),
         f"tl.store(to + {len(by)}, 0.0)",
-        f"tl.store(to + {len(by) + 1}, tl.sum(tl.where(d < D, {inner[loss]}, 0.0)))",
+        f"tl.store(to + {len(by) + 1}, tl.sum(tl.where(d < D, {inner[loss]}, 0.0)) / count)",
     ]
     return f"""
-@triton.jit(do_not_specialize=["step", "blocks", "line", "weight"])
+@triton.jit(do_not_specialize=["step", "blocks", "line", "weight", "count"])
 def inversion(
     norm, partial, x, factor, places, starts, ends, col, edge, {_tensors(s, centred)}, D, step, blocks, line, weight,
+    count,
     COL: tl.constexpr, EDGE: tl.constexpr, FACTOR: tl.constexpr, BR: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr,
 ):
-    d = tl.program_id(1) * BD + tl.arange(0, BD)[None, :]
-    i = tl.program_id(0).to(tl.int64)
+    across = tl.cdiv(D, BD)
+    d = tl.program_id(0) % across * BD + tl.arange(0, BD)[None, :]
+    i = (tl.program_id(0) // across).to(tl.int64)
     start = tl.load(starts + i) + tl.zeros([1, 1], tl.int64)
     end = tl.load(ends + i)
     longest = tl.max(end - start)

@@ -47,13 +47,17 @@ class Fused(MessagePassing):  # type: ignore[misc]
         if not (self._is_plain() and _is_pair(x, edge_index) and _is_weight(edge_weight, x[0], edge_index)):
             return _propagate(self, edge_index, size, **kwargs)  # type: ignore[no-any-return]
 
-        sizes = self._check_input(edge_index, size)
-        for dim, values in enumerate(x):
-            if values is not None:
-                self._set_size(sizes, dim, values)
+        if size is None:
+            sizes = [None if values is None else values.size(0) for values in x]
+        else:
+            sizes = list(size)
+            for dim, values in enumerate(x):
+                if values is not None:
+                    self._set_size(sizes, dim, values)
         i, j = (1, 0) if self.flow == "source_to_target" else (0, 1)
         edge_index = as_int64(edge_index)
-        source, index = edge_index[j], edge_index[i]
+        ends = edge_index.unbind()
+        source, index = ends[j], ends[i]
         if may_look(source.device) and source.numel():
             low, high = extremes(source)
             if low < 0 or high >= x[0].size(0):
@@ -111,6 +115,7 @@ def _is_pair(x: Any, edge_index: Any) -> bool:
         and not isinstance(edge_index, EdgeIndex)
         and edge_index.layout == torch.strided
         and edge_index.dim() == 2
+        and edge_index.size(0) == 2
         and edge_index.dtype in (torch.int32, torch.int64)
         and edge_index.device == x[0].device
     )
