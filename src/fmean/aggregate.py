@@ -122,8 +122,8 @@ def neighbour_f_mean(
         # In float32 at least, as backward sums over all messages of a node.
         message = x.to(torch.float32 if x.dtype.itemsize < 4 else x.dtype).index_select(0, source)
         message = message if factor is None else message * factor.view(-1, *[1] * (x.dim() - 1))
-        y = augmented_f_mean(message, f, alpha, beta, to, None, size, dim=0)
-    return y.to(x.dtype)
+        y = augmented_f_mean(message, f, alpha, beta, to, None, size, dim=0).to(x.dtype)
+    return y
 
 
 def _f_mean(

@@ -156,9 +156,7 @@ def test_per_feature_each_minds_its_own():
     (many(X) - Y).square().sum().backward()
     for i, agg in enumerate(alone):
         (agg(X[:, [i]]) - Y[:, [i]]).square().sum().backward()
-        torch.testing.assert_close(
-            many.f.encoder.weights[0].grad[i], agg.f.encoder.weights[0].grad, rtol=1e-4, atol=1e-6
-        )
+        torch.testing.assert_close(many.f.encoder.layers[0].grad[i], agg.f.encoder.layers[0].grad, rtol=1e-4, atol=1e-6)
 
 
 def test_training_makes_the_inverse_an_inverse():

@@ -160,9 +160,9 @@ def _invertible(f: InvertibleNN, z: Tensor, w: Tensor | None, factor: Tensor) ->
 
 def _network(net, h: Tensor) -> Tensor:
     """Linear, BatchNorm as in eval mode, Mish, …, Linear; ``[..., i]`` → ``[..., o]``, one for each feature or one."""
-    last = len(net.weights) - 1
-    for i, (weight, bias) in enumerate(zip(net.weights, net.biases, strict=True)):
-        h = (h.unsqueeze(-2) * weight).sum(-1) + bias
+    last = len(net.layers) - 1
+    for i, layer in enumerate(net.layers):
+        h = (h.unsqueeze(-2) * layer[..., :-1]).sum(-1) + layer[..., -1]
         if i < last:
             if len(net.norms):
                 norm = net.norms[i]

@@ -137,7 +137,8 @@ class Bench:
                     if one.method == method:
                         self._time(one)
         for one, row in ready:
-            row |= {f"{what}_ms": round(median(times) / case.layers, 4) for what, times in one.times.items()}
+            for kind, found in (("ms", one.times), ("host_ms", one.host)):
+                row |= {f"{what}_{kind}": round(median(all_) / case.layers, 4) for what, all_ in found.items() if all_}
             row["noise"] = round(max(median(times) / min(times) for times in one.times.values()) - 1, 3)
         return rows
 
@@ -159,10 +160,12 @@ class Bench:
         return one
 
     def _kernel_times(self, one: Contender) -> dict[str, float]:
-        return {
-            f"{what}_kernel_ms": round(kernel_milliseconds(getattr(one, what), 10) / one.case.layers, 4)
-            for what in one.times
-        }
+        found = {}
+        for what in one.times:
+            run = getattr(one, what)
+            repetitions = max(2, min(10, int(200 / milliseconds(run, 1, self.device)[0])))
+            found[f"{what}_kernel_ms"] = round(kernel_milliseconds(run, repetitions) / one.case.layers, 4)
+        return found
 
     def _time(self, one: Contender) -> None:
         """Calls for about half a second (on a GPU 50 ms, quick 20 ms), at most 20. The first of several is left out:
@@ -172,9 +175,14 @@ class Bench:
         budget = 20.0 if self.settings.quick else 50.0 if self.device.type == "cuda" else 500.0
         for what, times in one.times.items():
             run = getattr(one, what)
-            first = milliseconds(run, 1, self.device)
-            calls = min(20, int(budget / min(times + first)))  # by the best so far: a stall must not leave one call
-            times += milliseconds(run, calls, self.device) if calls else first
+            host: list[float] = []
+            taken = milliseconds(run, 1, self.device, host)
+            calls = min(20, int(budget / min(times + taken)))  # by the best so far: a stall must not leave one call
+            if calls:
+                host.clear()
+                taken = milliseconds(run, calls, self.device, host)
+            times += taken
+            one.host[what] += host
 
     def _write(self, finished: bool) -> None:
         more = {"settings": asdict(self.settings), "threads": torch.get_num_threads(), "finished": finished}

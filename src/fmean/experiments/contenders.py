@@ -76,6 +76,8 @@ class Contender:
     inputs: list[Tensor] = field(init=False)
     leaves: list[Tensor] = field(init=False)
     times: dict[str, list[float]] = field(init=False, default_factory=lambda: {"forward": [], "forward_backward": []})
+    host: dict[str, list[float]] = field(init=False, default_factory=lambda: {"forward": [], "forward_backward": []})
+    """How long each call kept its caller, on a GPU."""
 
     def __post_init__(self) -> None:
         # Each layer has messages of its own, of the same values: no gradients are added up.

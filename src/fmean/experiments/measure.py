@@ -20,12 +20,13 @@ Run = Callable[[], Any]
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 
-def milliseconds(run: Run, repetitions: int, device: torch.device) -> list[float]:
+def milliseconds(run: Run, repetitions: int, device: torch.device, host: list[float] | None = None) -> list[float]:
     """How long each call takes, as its caller sees it.
 
     On a GPU from the end of the work before it to the end of its own, so that what the host needs to launch it counts
     where the GPU has to wait for that. The work before, as in `triton.testing.do_bench`, is to fill a buffer (about
-    0.1 ms), after which the L2 cache holds nothing of the call before.
+    0.1 ms), after which the L2 cache holds nothing of the call before. To `host` is added, of each call there, how
+    long it kept its caller.
     """
     times = []
     for _ in range(repetitions):
@@ -34,10 +35,14 @@ def milliseconds(run: Run, repetitions: int, device: torch.device) -> list[float
             torch.cuda.synchronize(device)
             _more_than_l2(device).zero_()
             start.record()
+            begin = time.perf_counter()
             run()
+            returned = time.perf_counter()
             end.record()
             torch.cuda.synchronize(device)
             times.append(start.elapsed_time(end))
+            if host is not None:
+                host.append((returned - begin) * 1e3)
         else:
             begin = time.perf_counter()
             run()

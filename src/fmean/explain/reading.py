@@ -143,10 +143,10 @@ def _function(state: State) -> tuple[ScalarFunction, int]:
         omega = state["omega"]
         channels = omega.size(0) if omega.dim() == 2 else 1
         return Sinh(channels), channels
-    weights = [state[key] for i in range(len(keys)) if (key := f"encoder.weights.{i}") in keys]
-    if weights and all(weight.dim() in (2, 3) for weight in weights):
-        sizes = [weights[0].size(-1), *(weight.size(-2) for weight in weights)]
-        channels = weights[0].size(0) if weights[0].dim() == 3 else 1
+    layers = [state[key] for i in range(len(keys)) if (key := f"encoder.layers.{i}") in keys]
+    if layers and all(layer.dim() in (2, 3) for layer in layers):
+        sizes = [layers[0].size(-1) - 1, *(layer.size(-2) for layer in layers)]
+        channels = layers[0].size(0) if layers[0].dim() == 3 else 1
         return MLPAutoencoder(sizes, batch_norm="encoder.norms.0.weight" in keys, channels=channels), channels
     raise ValueError(
         "its f cannot be told from the keys of a state_dict, as that of Sinh and MLPAutoencoder can; "

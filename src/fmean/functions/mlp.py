@@ -96,34 +96,39 @@ class MLPAutoencoder(ScalarFunction):
 
 class _MLP(nn.Module):
     """Linear, (BatchNorm,) Mish, …, Linear over the last dimension; with channels > 1 one such network for
-    each entry of the dimension before it."""
+    each entry of the dimension before it.
+
+    A layer is one tensor, (W b), ``[o, i + 1]``: half as many for autograd and optimizers to look after.
+    """
 
     def __init__(self, sizes: Sequence[int], batch_norm: bool, channels: int) -> None:
         super().__init__()
         lead = () if channels == 1 else (channels,)
         pairs = list(pairwise(sizes))
-        self.weights = nn.ParameterList([nn.Parameter(torch.empty(*lead, o, i)) for i, o in pairs])
-        self.biases = nn.ParameterList([nn.Parameter(torch.empty(*lead, o)) for _, o in pairs])
+        self.layers = nn.ParameterList([nn.Parameter(torch.empty(*lead, o, i + 1)) for i, o in pairs])
         self.norms = nn.ModuleList([nn.BatchNorm1d(channels * o) for _, o in pairs[:-1]] if batch_norm else [])
         self.channels, self.batch_norm = channels, batch_norm
         self.reset_parameters()
 
+    @torch.no_grad()
     def reset_parameters(self) -> None:
-        for weight, bias in zip(self.weights, self.biases, strict=True):
-            nn.init.normal_(weight, 0.0, (2 / weight.size(-1)) ** 0.5)  # Kaiming normal, for each feature's network
-            nn.init.uniform_(bias, -(weight.size(-1) ** -0.5), weight.size(-1) ** -0.5)
+        for layer in self.layers:
+            weight, bias = layer[..., :-1], layer[..., -1]
+            weight.normal_(0.0, (2 / weight.size(-1)) ** 0.5)  # Kaiming normal, for each feature's network
+            bias.uniform_(-(weight.size(-1) ** -0.5), weight.size(-1) ** -0.5)
         for norm in self.norms:
             norm.reset_parameters()  # type: ignore[operator]
 
     def forward(self, h: Tensor, track: bool = True) -> Tensor:
-        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+        for i, parameters in enumerate(self.layers):
             # Parameters follow the data's type, so that one f serves float32 and float64 alike.
-            weight, bias = weight.to(h.dtype), bias.to(h.dtype)
+            layer = parameters.to(h.dtype)
+            weight, bias = layer[..., :-1], layer[..., -1]
             if self.channels == 1:
                 h = F.linear(h, weight, bias)
             else:
                 h = torch.einsum("...fi,foi->...fo", h, weight) + bias
-            if i < len(self.weights) - 1:
+            if i < len(self.layers) - 1:
                 h = F.mish(self._normalise(h, i, track) if self.norms else h)
         return h
 

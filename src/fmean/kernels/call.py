@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -43,9 +43,7 @@ class Call(NamedTuple):
     def sample(self, x: Tensor) -> tuple[int, int]:
         """Every how many-th element the inversion objective looks at, and how many numbers these are for one f."""
         elements = x.size(0) if self.source is None else self.source.numel()
-        features = x.size(1) // self.channels
-        step = step_of_sample(elements, elements * features)
-        return step, -(-elements // step) * features
+        return _sample(elements, x.size(1) // self.channels)
 
     def sources(self, x: Tensor, rows: CSR) -> CSR:
         """The rows of the transposed matrix."""
@@ -57,6 +55,12 @@ class Call(NamedTuple):
             if found is not rows:  # which would keep itself alive
                 rows.__dict__["transposed"] = found
         return found
+
+
+@lru_cache(maxsize=1024)
+def _sample(elements: int, features: int) -> tuple[int, int]:
+    step = step_of_sample(elements, elements * features)
+    return step, -(-elements // step) * features
 
 
 def backend(x: Tensor) -> Any:

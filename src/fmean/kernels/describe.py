@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -72,20 +73,18 @@ def _mlp(f: MLPAutoencoder, name: str, alpha: Any) -> Described | None:
 
 
 def _layers(network: Any) -> list[Tensor]:
-    """W and b of each layer, with a BatchNorm behind it folded in: γ·(W·x + b − m)/√(var + ε) + δ."""
+    """(W b) of each layer, with a BatchNorm behind it folded in: γ·(W·x + b − m)/√(var + ε) + δ."""
     modules = network._modules
-    weights, biases = _listed(modules["weights"]), _listed(modules["biases"])
+    layers = _listed(modules["layers"])
     if not network.batch_norm:
-        return [tensor for pair in zip(weights, biases, strict=True) for tensor in pair]
+        return layers
     norms = modules["norms"]
-    found: list[Tensor] = []
-    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        if i < len(norms):
-            norm = cast(nn.BatchNorm1d, norms[i])
-            factor = norm.weight * torch.rsqrt(cast(Tensor, norm.running_var) + norm.eps)
-            weight, bias = weight * factor.unsqueeze(1), (bias - cast(Tensor, norm.running_mean)) * factor + norm.bias
-        found += [weight, bias]
-    return found
+    for i, norm in enumerate(cast(Iterable[nn.BatchNorm1d], norms)):
+        factor = norm.weight * torch.rsqrt(cast(Tensor, norm.running_var) + norm.eps)
+        weight, bias = layers[i][:, :-1], layers[i][:, -1]
+        bias = (bias - cast(Tensor, norm.running_mean)) * factor + norm.bias
+        layers[i] = torch.cat([weight * factor.unsqueeze(1), bias.unsqueeze(1)], 1)
+    return layers
 
 
 def _listed(parameters: nn.ParameterList) -> list[Tensor]:

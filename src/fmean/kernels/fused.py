@@ -142,9 +142,9 @@ def _fused(
     Arguments:
         strength: Weight of the inversion objective; its value goes to `f.last_inversion_loss`.
     """
-    device = x.device
+    device, float32 = x.device, torch.float32
     for p in theta:  # kernels are given bare pointers: they would not see that one leads elsewhere
-        if p is None or p.dtype != torch.float32 or p.device != device:
+        if p is None or p.dtype is not float32 or p.device != device:
             return None
     parameters = cast(Sequence[Tensor], theta)
     flat = x.dim() == 2

@@ -129,15 +129,21 @@ def _linear(h: P, w: P, b: P) -> list[Expression]:
     return z
 
 
+def _layer(p: P, m: int, k: int) -> tuple[P, P]:
+    """W and b of the layer from m to k that p begins with, (W b) row by row."""
+    rows = [p[o * (m + 1) : (o + 1) * (m + 1)] for o in range(k)]
+    return [one for row in rows for one in row[:-1]], [row[-1] for row in rows]
+
+
 def _hidden(v: P, sizes: Sequence[int], p: P) -> list[Expression]:
-    """Layers with Mish after each of them, over ln 2; p has W and b of each layer in turn.
+    """Layers with Mish after each of them, over ln 2; p has the layers in turn.
 
     Processors have powers of 2. Where z and Mish(z) are kept over ln 2, the factor between e and 2 is one with the
     first weights and all biases, and not a product for each element.
     """
     h, i = list(v), 0
     for layer, (m, k) in enumerate(pairwise(sizes)):
-        w, b = p[i : i + m * k], p[i + m * k : i + m * k + k]
+        w, b = _layer(p[i:], m, k)
         w = w if layer else [a * (1 / LOG_2) for a in w]
         h = [_mish(z) for z in _linear(h, w, [a * (1 / LOG_2) for a in b])]
         i += (m + 1) * k
@@ -147,8 +153,7 @@ def _hidden(v: P, sizes: Sequence[int], p: P) -> list[Expression]:
 def _last(sizes: Sequence[int], p: P) -> tuple[P, P]:
     """W and b of the last layer, which is linear, for what `_hidden` gives."""
     i = sum((m + 1) * k for m, k in pairwise(sizes[:-1]))
-    m, k = sizes[-2:]
-    w, b = p[i : i + m * k], p[i + m * k : i + m * k + k]
+    w, b = _layer(p[i:], *sizes[-2:])
     return ([a * LOG_2 for a in w] if len(sizes) > 2 else w), b
 
 
@@ -157,7 +162,7 @@ def _network(v: P, sizes: Sequence[int], p: P) -> list[Expression]:
 
 
 class MLPRecipe(Recipe):
-    """p = W, b of each layer of f, then of f⁻¹, then α. f's last layer is linear: it follows the sum."""
+    """p = (W b) of each layer of f, then of f⁻¹, then α. f's last layer is linear: it follows the sum."""
 
     approximate = True
 
@@ -168,7 +173,7 @@ class MLPRecipe(Recipe):
         self.alphas = alphas
         self.parameters = self.encoder + self.decoder + alphas
         pairs = [*pairwise(self.sizes), *pairwise(self.sizes[::-1])]
-        self.layout = (*(size for m, k in pairs for size in (m * k, k)), alphas)
+        self.layout = (*((m + 1) * k for m, k in pairs), alphas)
         self.terms_ = self.sizes[-2]
 
     def terms(self, v: Expression, p: P) -> list[Expression]:

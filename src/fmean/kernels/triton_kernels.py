@@ -34,6 +34,8 @@ class Tile(NamedTuple):
 
 
 FORWARD, BACKWARD, LONG_ROWS = Tile(2, 1, 64, 1), Tile(1, 1, 64, 1), Tile(1, 128, 8, 8)
+# What an element of the inversion objective's sample asks of its row is the mean; the second is for long rows.
+SAMPLED, SAMPLED_LONG = Tile(1, 1, 64, 1), Tile(1, 32, 64, 8)
 MANY = 1 << 18  # From this many rows on, a program of backward takes
 STEPS = 8  # as many in succession: their lines of partial sums would take more memory than x.
 
@@ -89,14 +91,34 @@ def _plan(rows: CSR, features: int, tile: Tile) -> list[_Part]:
 
 def _sample_part(rows: CSR, features: int, step: int) -> _Part:
     """The sample that the inversion objective is taken of, a program for each of its elements."""
-    plans = rows.__dict__.setdefault("plans", {})
-    key = features, step
+    plans, key = rows.__dict__.setdefault("plans", {}), (features, step)
     if key not in plans:
         places, of_rows = rows.sample(step)
-        block = _block(features, 64)
-        blocks = _cdiv(features, block)
+        tile = SAMPLED_LONG if rows.lists[1].rows.numel() else SAMPLED
+        block = _block(features, tile.features)
+        blocks, constants = _cdiv(features, block), (tile.rows, tile.elements, block)
         listed, programs = (places, *rows.bounds(of_rows)), places.numel() * blocks
-        plans[key] = _Part(listed, (features, step), programs, blocks, (1, 1, block), 1, {})
+        plans[key] = _Part(listed, (features, step), programs, blocks, constants, tile.warps, {})
+    return plans[key]  # type: ignore[no-any-return]
+
+
+class _BackwardPlan(NamedTuple):
+    """The rows, those of the transposed matrix, the sample of the inversion objective; and all their programs."""
+
+    plan: list[_Part]
+    to: list[_Part]
+    sampled: _Part | None
+    programs: int
+
+
+def _backward_plan(rows: CSR, transposed: CSR | None, features: int, step: int | None) -> _BackwardPlan:
+    plans, key = rows.__dict__.setdefault("plans", {}), (features, step, transposed is not None)
+    if key not in plans:
+        plan = _plan(rows, features, BACKWARD)
+        to = [] if transposed is None else _plan(transposed, features, BACKWARD)
+        sampled = None if step is None else _sample_part(rows, features, step)
+        programs = sum(part.programs for part in [*plan, *to, *([sampled] if sampled else [])])
+        plans[key] = _BackwardPlan(plan, to, sampled, programs)
     return plans[key]  # type: ignore[no-any-return]
 
 
@@ -138,18 +160,33 @@ class _Launcher:
         known = part.compiled.get(key) if usual else None
         changing = *part.numbers, blocks, line, *more
         if known is not None:
-            given = *to, *self.of_x, *known.of_rows, *self.of_theta, *changing, *known.constants
-            known.launch(*given, stream=self.stream)
+            self._launch(known, to, changing)
             return
         x, factor = self.x, self.factor
         of_rows = *part.listed, rows.col, rows.edge
         constants = rows.col is not None, rows.edge is not None, factor is not None, *part.constants
-        given = *outputs, x, factor, *of_rows, *self.theta, *changing, *constants
         grid = part.programs, 1, 1
-        found = kernel[grid](*given, num_warps=part.warps)
-        if usual and found is not None:  # None in Triton's interpreter
-            # A part goes with its rows, whose tensors stay where they are.
-            part.compiled[key] = _Compiled(found[grid], _pointers(of_rows), constants)
+        # The rows of another batch ask for the same kernel, if Triton would see no difference.
+        like = tuple([None if t is None else (t.dtype, t.data_ptr() & 15) for t in of_rows])
+        alike = key, constants, part.warps, part.numbers[0], like, x.get_device()
+        found = _found.get(alike) if usual else None
+        if found is None:
+            given = *outputs, x, factor, *of_rows, *self.theta, *changing, *constants
+            found = kernel[grid](*given, num_warps=part.warps)
+            if usual and found is not None:  # None in Triton's interpreter
+                _found[alike] = found
+            return
+        # A part goes with its rows, whose tensors stay where they are.
+        part.compiled[key] = known = _Compiled(found[grid], _pointers(of_rows), constants)
+        self._launch(known, to, changing)
+
+    def _launch(self, known: _Compiled, to: tuple[int | None, ...], changing: tuple[Any, ...]) -> None:
+        given = *to, *self.of_x, *known.of_rows, *self.of_theta, *changing, *known.constants
+        known.launch(*given, stream=self.stream)
+
+
+_found: dict[Any, Any] = {}
+"""The kernels that Triton has found, by all that it looks at in their arguments."""
 
 
 def _pointers(tensors: Sequence[Tensor | None]) -> tuple[int | None, ...]:
@@ -196,11 +233,8 @@ def backward(
     With `sources`, x are nodes, each an element of many rows, and it finds the rows of the transposed matrix.
     """
     of, kernels, features = recipe(name), _kernels(name, centred), x.size(1)
-    plan = _plan(rows, features, BACKWARD)
     transposed = None if sources is None else sources()
-    to = [] if transposed is None else _plan(transposed, features, BACKWARD)
-    sampled = None if objective is None else _sample_part(rows, features, objective.step)
-    programs = sum(part.programs for part in [*plan, *to]) + (0 if sampled is None else sampled.programs)
+    plan, to, sampled, programs = _backward_plan(rows, transposed, features, objective and objective.step)
     partial = x.new_empty(programs, of.parameters + 1 + of.approximate, dtype=torch.float32)
     launcher, line = _Launcher(x, factor, theta), 0
     dx = torch.empty_like(x)
@@ -227,7 +261,7 @@ def backward(
             more = objective.weight, float(objective.numbers)
             launcher.run(kernels.inversion, rows, sampled, (norm, partial), 0, line, more)
     d = partial.sum(0)
-    loss = d[-1] if objective is not None else None
+    loss = d.select(0, -1) if objective is not None else None
     return dx, dfactor.sum(1) if by_factor and dfactor is not None else None, d, loss
 
 
@@ -253,7 +287,7 @@ def _of_factor(factor: Tensor | None, plan: list[_Part]) -> tuple[Tensor | None,
 
 
 def _on(x: Tensor) -> Any:
-    away = x.is_cuda and x.device.index != torch.cuda.current_device()
+    away = x.is_cuda and x.get_device() != torch._C._cuda_getDevice()
     return torch.cuda.device(x.device) if away else nullcontext()
 
 

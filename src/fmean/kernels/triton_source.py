@@ -448,8 +448,8 @@ def inversion(
     across = tl.cdiv(D, BD)
     d = tl.program_id(0) % across * BD + tl.arange(0, BD)[None, :]
     i = (tl.program_id(0) // across).to(tl.int64)
-    start = tl.load(starts + i) + tl.zeros([1, 1], tl.int64)
-    end = tl.load(ends + i)
-    longest = tl.max(end - start)
+    first = tl.load(starts + i) + tl.zeros([1, 1], tl.int64)
+    start, end = first + tl.arange(0, BE)[:, None], tl.load(ends + i)
+    longest = tl.max(end - first)
     n = tl.maximum(longest, 1).to(tl.float32)
 {head}{_lines(body, 4)}"""

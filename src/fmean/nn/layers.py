@@ -1,8 +1,17 @@
-"""PyG's GraphConv, SAGEConv and GINConv, fused with GenAgg."""
+"""PyG's GraphConv, SAGEConv and GINConv, fused with GenAgg.
+
+What becomes of xᵢ itself is computed before the neighbours. Backward goes the other way, so it comes to the neighbours
+first: a GPU is at its longest kernels while the host is still busy with launching all the rest.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch_geometric.nn as pyg
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.parameter import UninitializedParameter
 
 from .fused import Fused
 
@@ -35,6 +44,14 @@ class GraphConv(Fused, pyg.GraphConv):  # type: ignore[misc]
         torch.Size([3, 16])
     """
 
+    def forward(self, x: Any, edge_index: Any, edge_weight: Tensor | None = None, size: Any = None) -> Tensor:
+        x = (x, x) if isinstance(x, Tensor) else x
+        if not _may_go_first(self.lin_root, x[1]):
+            return super().forward(x, edge_index, edge_weight, size)  # type: ignore[no-any-return]
+        own = self.lin_root(x[1])
+        y: Tensor = self.lin_rel(self.propagate(edge_index, x=x, edge_weight=edge_weight, size=size)) + own
+        return y
+
 
 class SAGEConv(Fused, pyg.SAGEConv):  # type: ignore[misc]
     r"""xᵢ′ = W₁·xᵢ + W₂·⨁ⱼ xⱼ, PyG's `SAGEConv` with ⨁ = `aggr` over the neighbours j of i.
@@ -65,6 +82,15 @@ class SAGEConv(Fused, pyg.SAGEConv):  # type: ignore[misc]
         torch.Size([2, 16])
     """
 
+    def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
+        x = (x, x) if isinstance(x, Tensor) else x
+        if not (self.root_weight and _may_go_first(self.lin_r, x[1])):
+            return super().forward(x, edge_index, size)  # type: ignore[no-any-return]
+        own = self.lin_r(x[1])
+        x = (self.lin(x[0]).relu(), x[1]) if self.project else x
+        y: Tensor = self.lin_l(self.propagate(edge_index, x=x, size=size)) + own
+        return F.normalize(y, dim=-1) if self.normalize else y
+
 
 class GINConv(Fused, pyg.GINConv):  # type: ignore[misc]
     r"""xᵢ′ = h((1 + ε)·xᵢ + ⨁ⱼ xⱼ), PyG's `GINConv` with ⨁ = `aggr` over the neighbours j of i.
@@ -91,3 +117,8 @@ class GINConv(Fused, pyg.GINConv):  # type: ignore[misc]
         >>> conv(x, edge_index).shape
         torch.Size([3, 16])
     """
+
+
+def _may_go_first(linear: Any, x: Any) -> bool:
+    """Not on input that the neighbours refuse, nor where sizes, hence weights, are found in PyG's order."""
+    return isinstance(x, Tensor) and x.is_floating_point() and not isinstance(linear.weight, UninitializedParameter)
