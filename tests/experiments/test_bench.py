@@ -267,6 +267,12 @@ class TestCommand:
         assert out.with_suffix(".png").exists()
         assert out.read_text() == old
 
+    def test_the_extra_that_is_missing_is_named_whole(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("fmean.experiments.bench.find_spec", lambda name: None)
+        arguments = ["--quick", "--device", "cpu", "--workload", "molecules", "--out", str(tmp_path / "bench.json")]
+        result = self.run(*arguments, "--method", "pyg-sum", "--method", "authors-genagg")
+        assert "pip install 'fmean[bench]'" in result.output
+
     def test_errors(self):
         result = self.run("--workload", "papers", "--device", "cpu")
         assert result.exit_code == 2

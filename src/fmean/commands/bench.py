@@ -15,7 +15,7 @@ from ..experiments.bars import draw_bars, grouped, number, ratio, title, warning
 from ..experiments.bench import Bench, Settings, WrongResultError
 from ..experiments.contenders import METHODS
 from ..experiments.workloads import WORKLOADS
-from .base import app, console, typed
+from .base import app, console, fail, say, stopped, typed
 
 __all__ = ["bench"]
 
@@ -54,9 +54,9 @@ def bench(
         raise typer.BadParameter(str(error)) from None
     run = Bench(settings, out or settings.out, typed(), fresh)
     for note in run.notes:
-        console.print(note, highlight=False)
+        say(note)
     if run.rows:
-        console.print(f"Going on with {run.out}.", highlight=False)
+        say(f"Going on with {run.out}.")
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     try:
         with Progress(*columns, console=console) as progress:
@@ -65,11 +65,9 @@ def bench(
                 progress.update(bar, completed=done, description=step)
             progress.update(bar, completed=run.steps, description="")
     except WrongResultError as error:
-        console.print(f"[red]{error}[/]", highlight=False)
-        raise typer.Exit(1) from None
+        fail(str(error))
     except KeyboardInterrupt:
-        console.print(f"Stopped; what is complete is in {run.out}, and the same command goes on.", highlight=False)
-        raise typer.Exit(130) from None
+        stopped(f"Stopped; what is complete is in {run.out}, and the same command goes on.")
     _show(run.out)
 
 
@@ -78,11 +76,11 @@ def _show(path: Path) -> None:
     record = json.loads(path.read_text(encoding="utf-8"))
     for case in grouped(record["rows"]):
         console.print(_bench_table(case))
-    console.print(f"Record: {path}", highlight=False)
+    say(f"Record: {path}")
     try:
-        console.print(f"Chart: {draw_bars(record, path.with_suffix('.png'))}", highlight=False)
+        say(f"Chart: {draw_bars(record, path.with_suffix('.png'))}")
     except ModuleNotFoundError as error:
-        console.print(f"No chart without {error.name}: pip install 'fmean[cli]'", highlight=False)
+        say(f"No chart without {error.name}: pip install 'fmean[cli]'")
 
 
 def _bench_table(case: list[dict[str, Any]]) -> Table:

@@ -18,7 +18,7 @@ from ..experiments.benchmark.plots import draw_training
 from ..experiments.benchmark.scheduler import WorkersDieError, stoppable
 from ..experiments.benchmark.words import OPTIONS
 from ..experiments.paper import BENCHMARK
-from .base import console, typed
+from .base import console, fail, say, stopped, typed
 from .reproduce import reproduce
 
 __all__ = ["benchmark"]
@@ -70,16 +70,16 @@ def benchmark(
     _train(run)
     _show(run)
     for name, why in run.failures.items():
-        console.print(f"[red]{name} failed:[/] {why}", highlight=False)
+        say(f"{name} failed: {why}", "red")
     if run.failures:
-        console.print("The same command tries these again.")
+        say("The same command tries these again.")
         raise typer.Exit(1)
 
 
 def _train(run: Benchmark) -> None:
     before = run.progress
     if before.epochs_done and not before.over:
-        console.print(f"Going on: {before.finished} of {before.runs} runs are there.", highlight=False)
+        say(f"Going on: {before.finished} of {before.runs} runs are there.")
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TimeElapsedColumn(), TimeRemainingColumn())
     try:
         with stoppable(), Progress(*columns, console=console) as progress:
@@ -88,11 +88,9 @@ def _train(run: Benchmark) -> None:
                 what = f"GNN Benchmark, {now.finished} of {now.runs} runs"
                 progress.update(bar, completed=now.epochs_done, total=now.epochs, description=what)
     except WorkersDieError as error:
-        console.print(f"[red]{error}[/]; the same command goes on.", highlight=False)
-        raise typer.Exit(1) from None
+        fail(f"{error}; the same command goes on.")
     except KeyboardInterrupt:
-        console.print("Stopped; the same command goes on from here.")
-        raise typer.Exit(130) from None
+        stopped()
 
 
 def _show(run: Benchmark) -> None:
@@ -106,13 +104,13 @@ def _show(run: Benchmark) -> None:
         console.print(_table(run.asked(record), protocol, share, sets))
     text = out.with_suffix(".md")
     text.write_text(markdown(record), encoding="utf-8")
-    console.print(f"Record: {out}   Tables: {text}   Models: {run.options.folder / 'models'}", highlight=False)
+    say(f"Record: {out}   Tables: {text}   Models: {run.options.folder / 'models'}")
     try:
         drawn = draw_training(record, out)
     except ModuleNotFoundError as error:
-        console.print(f"No plots without {error.name}: pip install 'fmean[cli]'", highlight=False)
+        say(f"No plots without {error.name}: pip install 'fmean[cli]'")
     else:
-        console.print("Plots: " + ", ".join(str(one) for one in drawn if one.suffix == ".png"), highlight=False)
+        say("Plots: " + ", ".join(str(one) for one in drawn if one.suffix == ".png"))
 
 
 def _table(rows: list[dict[str, Any]], protocol: str, share: float, sets: list[str]) -> Table:

@@ -16,7 +16,7 @@ from ..data import NAMES, DamagedError, MissingError, State, states
 from ..data import build as build_files
 from ..data.places import cache
 from ..experiments.record import cores
-from .base import app, console
+from .base import app, console, fail, say, stopped
 
 __all__ = ["data"]
 
@@ -58,17 +58,16 @@ def build(
             for done, total in files:
                 progress.update(bar, completed=done, total=total)
     except (MissingError, DamagedError) as error:
-        _fail(str(error))
+        fail(str(error))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     except ModuleNotFoundError as error:
-        _fail(f"{error.name} is needed: pip install 'fmean[data]'")
+        fail(f"{error.name} is needed: pip install 'fmean[data]'")
     except BrokenProcessPool:
-        _fail("A process was killed, perhaps for want of memory. The same command goes on.")
+        fail("A process was killed, perhaps for want of memory. The same command goes on.")
     except KeyboardInterrupt:
-        console.print("Stopped; the same command goes on from here.")
-        raise typer.Exit(130) from None
-    console.print(f"{name} is whole, after {time.monotonic() - began:.0f} s.", highlight=False)
+        stopped()
+    say(f"{name} is whole, after {time.monotonic() - began:.0f} s.")
     console.print(_table([name], root, source))
 
 
@@ -83,11 +82,6 @@ def info(
         console.print(_table([name] if name else list(NAMES), root, source))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-
-
-def _fail(message: str) -> None:
-    console.print(message, style="red", highlight=False, markup=False, soft_wrap=True)
-    raise typer.Exit(1) from None
 
 
 def _table(names: list[str], root: Path | None, source: str) -> Table:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .base import console
+from .base import fail, say
 from .reproduce import reproduce
 
 __all__ = ["figures"]
@@ -21,6 +21,5 @@ def figures(out: Annotated[Path, typer.Option(help="The folder to draw into.")] 
 
         drawn = draw_figures(out)
     except ModuleNotFoundError as error:
-        console.print(f"[red]No pictures without {error.name}[/]: pip install 'fmean[cli]'", highlight=False)
-        raise typer.Exit(1) from None
-    console.print("Figure 1: " + ", ".join(map(str, drawn)), highlight=False)
+        fail(f"No pictures without {error.name}: pip install 'fmean[cli]'")
+    say("Figure 1: " + ", ".join(map(str, drawn)))

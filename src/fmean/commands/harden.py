@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
 from ..experiments.record import write_record
 from ..explain.harden import harden as harden_model
 from ..explain.words import title
-from .base import app, console, typed
+from .base import app, console, fail, say, typed
 
 __all__ = ["harden"]
 
@@ -55,17 +54,16 @@ def harden(
                 rows.append(row)
         before = None if graphs is None else accuracy(trained, graphs, 32)
     except (ValueError, OSError, ModuleNotFoundError) as error:
-        console.print(f"[red]{escape(str(error))}[/]", highlight=False)
-        raise typer.Exit(1) from None
+        fail(str(error))
     for layer in rows[0]["layers"]:
         where = layer["layer"] if layer["feature"] is None else f"{layer['layer']}[{layer['feature']}]"
         like = f"{title(layer['nearest'])} ({layer['correlation']:.4f})"
-        console.print(f"{escape(where)}: nearest {like}", highlight=False)
+        say(f"{where}: nearest {like}")
     console.print(_table(rows, before))
     if out is not None:
         more = {"model": info, "data": data, "split": split, "accuracy_before": before}
         write_record(out, typed(), rows, **more)
-        console.print(f"Record: {out}", highlight=False)
+        say(f"Record: {out}")
 
 
 def _graphs(name: str, split: str) -> Any:

@@ -16,7 +16,7 @@ from ..checkpoint import save
 from ..experiments.learn import MODELS, PAPER, Learned, Learner, Settings
 from ..experiments.record import write_record
 from ..standard import STANDARD
-from .base import app, console, typed
+from .base import app, console, say, stopped, typed
 
 __all__ = ["learn"]
 
@@ -48,10 +48,10 @@ def learn(
         shutil.rmtree(folder, ignore_errors=True)
     learner = Learner(settings, folder / "training.pt")
     if learner.step == steps:
-        console.print(f"Learned already, in {folder}; say [bold]--fresh[/] to learn anew.")
+        say(f"Learned already, in {folder}; say --fresh to learn anew.")
     else:
         if learner.step:
-            console.print(f"Going on at step {learner.step}.")
+            say(f"Going on at step {learner.step}.")
         _train(learner, f"Learning {len(settings.targets)}")
 
     learned = learner.result()
@@ -65,7 +65,7 @@ def learn(
     )
     console.print(_table(learned, f, learner.seconds))
     _draw(learned, folder)
-    console.print(f'Use one: [bold]fmean.load("{folder / learned[0].target}.pt")[/]', highlight=False)
+    say(f'Use one: fmean.load("{folder / learned[0].target}.pt")')
 
 
 def _train(learner: Learner, title: str) -> None:
@@ -83,10 +83,7 @@ def _train(learner: Learner, title: str) -> None:
             for worst in learner.train():
                 progress.update(bar, completed=learner.step, worst=f"{worst:.3f}")
     except KeyboardInterrupt:
-        console.print(
-            f"Stopped at step {learner.step} of {learner.settings.steps}; the same command goes on from here."
-        )
-        raise typer.Exit(130) from None
+        stopped(f"Stopped at step {learner.step} of {learner.settings.steps}; the same command goes on from here.")
 
 
 def _table(learned: list[Learned], f: str, seconds: float) -> Table:
@@ -136,6 +133,6 @@ def _draw(learned: list[Learned], folder: Path) -> None:
     try:
         from ..experiments.pictures import draw_all
 
-        console.print(f"Pictures of every f: {draw_all(learned, folder)}", highlight=False)
+        say(f"Pictures of every f: {draw_all(learned, folder)}")
     except ModuleNotFoundError as error:
-        console.print(f"No pictures without {error.name}: pip install 'fmean[cli]'", highlight=False)
+        say(f"No pictures without {error.name}: pip install 'fmean[cli]'")

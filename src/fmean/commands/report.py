@@ -14,7 +14,7 @@ from ..explain.explanation import explain
 from ..explain.reading import aggregations
 from ..explain.report import layer_name
 from ..explain.report import report as write_report
-from .base import app, console
+from .base import app, console, fail, say
 
 __all__ = ["report"]
 
@@ -40,15 +40,14 @@ def report(
             found = aggregations(checkpoint)
         recorded = _history(history) if history else found.history
         for warning in caught:
-            console.print(f"[yellow]{escape(str(warning.message))}[/]", highlight=False)
+            say(str(warning.message), "yellow")
         for path_in_model, agg in found.layers.items():
             name = layer_name(path_in_model) or "aggregation"
             console.print(f"[bold]{escape(name)}[/]: {escape(explain(agg, name).text)}\n", highlight=False)
         path = write_report(found.layers, out, recorded, title or f"What {checkpoint.name} learned")
     except (ValueError, OSError, ModuleNotFoundError) as error:
-        console.print(f"[red]{escape(str(error))}[/]", highlight=False)
-        raise typer.Exit(1) from None
-    console.print(f"Page: {escape(str(path))}", highlight=False, soft_wrap=True)
+        fail(str(error))
+    say(f"Page: {path}")
 
 
 def _history(path: Path) -> Any:

@@ -18,7 +18,7 @@ from ..experiments.record import cores
 from ..experiments.regression import EXPERIMENTS, METHODS, USUAL, Settings
 from ..experiments.reproduce import AlreadyRunningError, Reproduction
 from ..experiments.tables import draw_training, markdown, means
-from .base import app, console, typed
+from .base import app, console, fail, say, stopped, typed
 
 __all__ = ["reproduce"]
 
@@ -67,8 +67,7 @@ def _command(experiment: str) -> Callable[..., None]:
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
         except AlreadyRunningError as error:
-            console.print(f"[red]{error}[/]", highlight=False)
-            raise typer.Exit(1) from None
+            fail(str(error))
         _train(made)
         _show(made.out)
 
@@ -86,7 +85,7 @@ for experiment in EXPERIMENTS:
 def _train(run: Reproduction) -> None:
     if run.rows and not run.finished:
         done = sum(unit in run.rows for unit in run.units)
-        console.print(f"Going on: {done} of {len(run.units)} trials are there.", highlight=False)
+        say(f"Going on: {done} of {len(run.units)} trials are there.")
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
@@ -100,11 +99,9 @@ def _train(run: Reproduction) -> None:
             for done in run.run():
                 progress.update(bar, completed=done)
     except BrokenProcessPool:
-        console.print("[red]A process of the run was killed, perhaps for want of memory.[/] The same command goes on.")
-        raise typer.Exit(1) from None
+        fail("A process of the run was killed, perhaps for want of memory. The same command goes on.")
     except KeyboardInterrupt:
-        console.print("Stopped; the same command goes on from here.")
-        raise typer.Exit(130) from None
+        stopped()
 
 
 def _show(path: Path) -> None:
@@ -113,13 +110,13 @@ def _show(path: Path) -> None:
     console.print(_table(record))
     text = path.with_suffix(".md")
     text.write_text(markdown(record), encoding="utf-8")
-    console.print(f"Record: {path}   Table: {text}", highlight=False)
+    say(f"Record: {path}   Table: {text}")
     try:
         drawn = draw_training(record, path)
     except ModuleNotFoundError as error:
-        console.print(f"No plots without {error.name}: pip install 'fmean[cli]'", highlight=False)
+        say(f"No plots without {error.name}: pip install 'fmean[cli]'")
     else:
-        console.print("Plots: " + ", ".join(str(one) for one in drawn if one.suffix == ".png"), highlight=False)
+        say("Plots: " + ", ".join(str(one) for one in drawn if one.suffix == ".png"))
 
 
 def _table(record: dict[str, Any]) -> Table:
