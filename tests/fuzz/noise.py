@@ -34,6 +34,9 @@ class Rounded(TorchDispatchMode):
         name = func._schema.name.split("::")[1]
         if name not in ROUNDS:
             return out
+        if name == "native_batch_norm":  # what is subtracted has been rounded: all of a batch moves alike
+            y, mean, scale = out
+            out = y + (mean - self.round(mean)) * scale * args[1], mean, scale
         if isinstance(out, (tuple, list)):
             return tuple(map(self.round, out))
         # One after another, n terms are rounded n times.

@@ -178,6 +178,9 @@ class TestOptions:
         with pytest.raises(SystemExit):
             plain.main(["--dataset", "x", "--folder", str(tmp_path), "--out", str(tmp_path / "a.json")])
         assert "unknown dataset 'x'; known are pattern, cluster" in capsys.readouterr().err
+        with pytest.raises(SystemExit):
+            plain.main(["--help"])
+        assert "with 10 % of their graphs" in " ".join(capsys.readouterr().out.split())
         result = CliRunner().invoke(app, ["reproduce", "benchmark", "--protocol", "x"], env={"COLUMNS": "200"})
         assert result.exit_code == 2
         assert "unknown protocol 'x'" in result.output

@@ -16,7 +16,8 @@ from .words import OPTIONS
 
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m fmean.experiments.benchmark", description=__doc__)
-    for name, (kind, about) in OPTIONS.items():
+    for name, (kind, text) in OPTIONS.items():
+        about = text.replace("%", "%%")  # argparse would put something in its place
         flag = f"--{name.replace('_', '-')}"
         if kind is bool:
             parser.add_argument(flag, action="store_true", help=about)
