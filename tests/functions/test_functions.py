@@ -248,6 +248,18 @@ def test_sinh_sums_what_overflows():
     assert augmented_f_mean(torch.tensor([[800.0], [-800.0]]), f).item() == 0
 
 
+def test_where_sinh_linear_begins():
+    """Also after a layer has reset it, and for each feature."""
+    for f in (SinhLinear(start=2.0, rate=3.0), SinhLinear(500, 2.0, 3.0)):
+        for _ in range(2):
+            assert f.c.mean().item() == pytest.approx(2.0, abs=0.5)
+            assert f.p.mean().item() == pytest.approx(3.0, rel=0.5)
+            torch.nn.init.zeros_(f.c)
+            f.reset_parameters()
+    with pytest.raises(ValueError, match="rate must be above 0, got -1"):
+        SinhLinear(rate=-1)
+
+
 def test_sinh_becomes_the_mean():
     f = SinhLinear()
     with torch.no_grad():

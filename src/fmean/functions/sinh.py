@@ -26,12 +26,19 @@ class SinhLinear(ScalarFunction):
     Arguments:
         channels: 1, or the number of features with ρ and c of their own.
         start: Where c starts.
+        rate: Where p starts.
+
+    Example:
+        >>> SinhLinear(start=2.0, rate=3.0)  # between mean and max, which a network is quicker to learn with
+        SinhLinear(p=..., c=...)
     """
 
-    def __init__(self, channels: int = 1, start: float = 0.0) -> None:
+    def __init__(self, channels: int = 1, start: float = 0.0, rate: float = 1.0) -> None:
         super().__init__()
+        if not rate > 0:
+            raise ValueError(f"rate must be above 0, got {rate!r}")
         self.channels = channels
-        self.start = start
+        self.start, self.rate = start, rate
         self.recipe = "sinh_linear"
         self.rho = nn.Parameter(expand_parameter(torch.empty(()), channels))
         self.c = nn.Parameter(expand_parameter(torch.empty(()), channels))
@@ -39,7 +46,7 @@ class SinhLinear(ScalarFunction):
 
     def reset_parameters(self) -> None:
         # A small spread, so that no start lies on a symmetry (c = 0: neither min nor max is nearer).
-        nn.init.normal_(self.rho, 0.0, 0.1)
+        nn.init.normal_(self.rho, math.log(self.rate), 0.1)
         nn.init.normal_(self.c, self.start, 0.1)
 
     @property

@@ -78,13 +78,13 @@ class TestRecord:
 
     def test_the_terminal_shows_what_was_asked_for(self, tmp_path, capsys):
         done(Benchmark(options(tmp_path, seeds=1)))
-        other = options(tmp_path, aggregators=("max",), seeds=1, settings=replace(SMALL, factor=1.0))
+        other = options(tmp_path, aggregators=("max",), seeds=1, settings=replace(SMALL, factor=10.0))
         benchmark = Benchmark(other)
         record = done(benchmark)
         assert [row["aggregator"] for row in benchmark.asked(record)] == ["max"]
         plain._show(benchmark, tmp_path / "out.json")
         shown = capsys.readouterr().out
-        assert "own parameters: 1.\n" in shown
+        assert "own parameters: 10 (paper: 1).\n" in shown
         assert "GenAgg" not in shown
         assert len(record["rows"]) == 3
 

@@ -145,7 +145,7 @@ class TestWhatIsThere:
 
     def test_other_settings_are_refused(self, store):
         store.plan([job()])
-        with pytest.raises(OtherSettingsError, match=r"factor 10\.0 and not 2\.0.*--fresh"):
+        with pytest.raises(OtherSettingsError, match=r"factor 1\.0 and not 2\.0.*--fresh"):
             store.plan([job(factor=2.0)])
         with pytest.raises(OtherSettingsError, match="hidden 64 and not 8"):
             store.plan([job(1, hidden=8)], [row(job(1))])

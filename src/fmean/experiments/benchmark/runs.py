@@ -57,9 +57,8 @@ class Settings:
     epochs: int | None = None
     batch_size: int | None = None
     learning_rate: float = 1e-3
-    factor: float = 10.0
-    """The few parameters of an aggregation, of every one alike, learn so many times as fast: at the network's rate
-    they move too slowly."""
+    factor: float = 1.0
+    """The few parameters of an aggregation, of every one alike, learn so many times as fast as the network."""
     hidden: int = 64
     layers: int = 4
     head: str = "wide"
