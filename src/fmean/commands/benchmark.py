@@ -41,6 +41,7 @@ def benchmark(
     batch_size: Annotated[int | None, _option("batch_size")] = None,
     learning_rate: Annotated[float | None, _option("learning_rate")] = None,
     factor: Annotated[float | None, _option("factor")] = None,
+    clip: Annotated[float | None, _option("clip")] = None,
     hidden: Annotated[int | None, _option("hidden")] = None,
     layers: Annotated[int | None, _option("layers")] = None,
     head: Annotated[str | None, _option("head")] = None,

@@ -149,8 +149,11 @@ class TestOptions:
 
     @pytest.mark.parametrize(
         "name",
-        ["seeds", "workers", "lanes", "devices", "epochs", "batch_size", "hidden", "layers", "factor", "learning_rate"],
-    )
+        [
+            "seeds", "workers", "lanes", "devices", "epochs", "batch_size", "hidden", "layers", "factor", "clip",
+            "learning_rate",
+        ],
+    )  # fmt: skip
     def test_0_is_refused_and_not_taken_for_the_default(self, name):
         with pytest.raises(ValueError, match=rf"{name} must be (1 or more|above 0), got 0"):
             from_words(device="cpu", **{name: 0})

@@ -107,7 +107,13 @@ class TestRuns:
         with pytest.raises(ValueError, match=message):
             Run(**{"dataset": "pattern", "protocol": "paper", "aggregator": "mean", "seed": 0} | bad)
 
-    @pytest.mark.parametrize("bad", [{"epochs": 0}, {"factor": 0}, {"head": "x"}, {"precision": "8"}, {"hidden": -1}])
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            {"epochs": 0}, {"factor": 0}, {"head": "x"}, {"precision": "8"}, {"hidden": -1}, {"clip": 0.0},
+            {"clip": 1.0, "precision": "16-mixed"},
+        ],
+    )  # fmt: skip
     def test_bad_settings(self, bad):
         with pytest.raises(ValueError, match=next(iter(bad))):
             Settings(**bad)

@@ -92,7 +92,7 @@ def test_positions_are_features_in_the_standard_protocol_alone():
 
 def test_the_cosine_ends_near_0_and_the_papers_rate_stays():
     for protocol, last in (("standard", 0.0), ("paper", 1e-3)):
-        trainer = trained(Trainer(job(protocol=protocol, epochs=20)))
+        trainer = trained(Trainer(job(protocol=protocol, epochs=20, factor=10.0)))
         rates = [group["lr"] for group in trainer.optimiser.param_groups]
         assert rates[0] == pytest.approx(last, abs=2e-5)
         assert rates[1] == pytest.approx(10 * rates[0])
@@ -111,6 +111,20 @@ def test_a_gradient_that_is_not_finite_moves_nothing(tmp_path):
     trainer.save()
     again = trained(Trainer(job(aggregator="mean"), tmp_path / "a.pt"))
     assert again.row()["skipped"] == 1
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_gradient_is_clipped(captured, device):
+    """Adam's first moment after one step is a tenth of the gradient."""
+    norms = []
+    for clip in (None, 1e-3, 1e3):
+        one = job(clip=clip, epochs=1, batch_size=10**4)  # one step
+        trainer = trained(Trainer(one, device=device.type, captured=captured))
+        moments = [state["exp_avg"] for state in trainer.optimiser.optimizer.state.values()]
+        norms.append(10 * torch.nn.utils.get_total_norm(moments).item())
+    assert norms[1] == pytest.approx(1e-3, rel=1e-2)
+    assert norms[0] == pytest.approx(norms[2], rel=1e-4)
+    assert norms[0] > 1e-2
 
 
 def test_the_time_to_make_a_batch_counts(monkeypatch):

@@ -59,6 +59,8 @@ class Settings:
     learning_rate: float = 1e-3
     factor: float = 1.0
     """The few parameters of an aggregation, of every one alike, learn so many times as fast as the network."""
+    clip: float | None = None
+    """The largest norm of a step's gradient: of a larger one only the direction counts. None: as large as it is."""
     hidden: int = 64
     layers: int = 4
     head: str = "wide"
@@ -73,6 +75,10 @@ class Settings:
         for name in ("learning_rate", "factor"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"clip must be above 0, got {self.clip}")
+        if self.clip is not None and self.precision == "16-mixed":
+            raise ValueError("clip goes with precision 32-true or bf16-mixed: under 16-mixed gradients are scaled")
         for name, known in (("head", ("wide", "narrow")), ("precision", ("32-true", "bf16-mixed", "16-mixed"))):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
@@ -103,6 +109,8 @@ class Job:
         """What the result depends on. Where the learning rate stays as it is, more epochs continue fewer."""
         found = asdict(self.settings) | {"batch_size": self.batch_size, "every": self.every}
         del found["epochs"]
+        if self.settings.clip is None:  # as before there was such a setting
+            del found["clip"]
         if PROTOCOLS[self.run.protocol].schedule != "constant":
             found["epochs"] = self.epochs
         return found

@@ -235,9 +235,11 @@ class Trainer:
         return F.cross_entropy(logits.float(), y, self._weights(y), ignore_index=IGNORED)
 
     def _skip(self) -> Tensor:
-        """Whether a gradient is not finite."""
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        skip = ~nn.utils.get_total_norm(gradients).isfinite()
+        """Whether a gradient is not finite; if it is, it is clipped first."""
+        norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
+        if (clip := self.job.settings.clip) is not None:
+            nn.utils.clip_grads_with_norm_(self.parameters, clip, norm)
+        skip = ~norm.isfinite()
         self.skipped += skip
         return skip
 

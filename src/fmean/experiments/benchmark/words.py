@@ -25,6 +25,7 @@ OPTIONS: dict[str, tuple[Any, str]] = {
     "batch_size": (int, "Graphs. (default: 32, or 64 in the standard protocol)"),
     "learning_rate": (float, "Adam's. (default: 0.001)"),
     "factor": (float, "Times as fast as the network every aggregation's own parameters learn. (default: 1)"),
+    "clip": (float, "The largest norm of a step's gradient, of every aggregation alike. (default: none)"),
     "hidden": (int, "Features within the network. (default: 64)"),
     "layers": (int, "GraphConv layers. (default: 4)"),
     "head": (str, "The postprocessor's inner sizes: wide (hidden) or narrow (classes). (default: wide)"),
