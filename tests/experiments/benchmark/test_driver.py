@@ -377,6 +377,9 @@ class TestTables:
     def test_what_differs_from_the_papers_is_said(self):
         text = markdown({"rows": [row | {"settings": {"factor": 1.0}} for row in self.rows()]})
         assert "own parameters: 1. GenAgg (MLP) has no BatchNorm within f, which the paper's has, and the" in text
+        assert "clipped" not in text
+        text = markdown({"rows": [row | {"settings": {"factor": 1.0, "clip": 0.5}} for row in self.rows()]})
+        assert "own parameters: 1. Gradients were clipped at a norm of 0.5, which the paper's were not." in text
 
     def test_markdown(self):
         text = markdown({"rows": self.rows()})

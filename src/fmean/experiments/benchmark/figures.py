@@ -90,6 +90,9 @@ def caption(kept: list[Row], left: int) -> str:
     if factors:
         theirs = "" if factors[0] == 1 else " (paper: 1)"
         words.append(f"Factor of the learning rate of every aggregation's own parameters: {factors[0]:g}{theirs}.")
+    clip = kept[0].get("settings", {}).get("clip") if kept else None
+    if clip is not None:
+        words.append(f"Gradients were clipped at a norm of {clip:g}, which the paper's were not.")
     if any((row["aggregator"], row["protocol"]) == ("genagg-mlp", "paper") for row in kept):
         title = AGGREGATORS["genagg-mlp"].title
         words.append(f"{title} has no BatchNorm within f, which the paper's has, and the inversion objective at 0.1.")
