@@ -22,6 +22,7 @@ class SinhLinear(ScalarFunction):
     r"""f(x) = sinh(p·x + c),  f⁻¹(s) = (asinh(s) − c)/p,  p = e^ρ.
 
     Becomes the mean and sum (p → 0, c = 0), log-sum-exp (c ≫ 0), max (p → ∞, c > 0), min (p → ∞, c < 0).
+    Where large p·x + c of both signs nearly cancel, gradients are large: clip them in training.
 
     Arguments:
         channels: 1, or the number of features with ρ and c of their own.
