@@ -160,16 +160,23 @@ def hardened() -> str:
     return f"{table(header, rows, right=5)}\n\n{made}"
 
 
-def benchmark() -> str:
-    """Its tables of accuracy, without what the layers learned: that is in results/benchmark.md."""
-    record = load("benchmark.json")
+def benchmark(name: str = "benchmark") -> str:
+    """Its tables of accuracy, without what the layers learned: that is in the Markdown beside the record."""
+    record = load(f"{name}.json")
     tables = benchmark_markdown(record).split("## What the layers learned")[0].replace("## ", "### ").strip()
     machine = f"On {record['machine']}, torch {record['versions']['torch']}"
-    return f"{tables}\n\n{machine}; the commands stand in `results/benchmark.json`."
+    return f"{tables}\n\n{machine}; the commands stand in `results/{name}.json`."
+
+
+def benchmark_clipped() -> str:
+    return benchmark("benchmark_clipped")
 
 
 def render(text: str) -> str:
-    made = (the_13, benchmark, learned, regression, gnn_regression, inversion, speed_gpu, speed_cpu, hardened)
+    made = (
+        the_13, benchmark, benchmark_clipped, learned, regression, gnn_regression, inversion, speed_gpu, speed_cpu,
+        hardened,
+    )  # fmt: skip
     blocks = {block.__name__: block for block in made}
     return re.sub(
         r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)",

@@ -30,7 +30,7 @@ class SinhLinear(ScalarFunction):
         rate: Where p starts.
 
     Example:
-        >>> SinhLinear(start=2.0, rate=3.0)  # between mean and max, which a network is quicker to learn with
+        >>> SinhLinear(start=2.0, rate=3.0)  # between mean and max
         SinhLinear(p=..., c=...)
     """
 

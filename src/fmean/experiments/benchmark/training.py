@@ -235,7 +235,7 @@ class Trainer:
         return F.cross_entropy(logits.float(), y, self._weights(y), ignore_index=IGNORED)
 
     def _skip(self) -> Tensor:
-        """Whether a gradient is not finite; if it is, it is clipped first."""
+        """Clips the gradient, where that was asked for; whether it is not finite, so that its step is left out."""
         norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         if (clip := self.job.settings.clip) is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, clip, norm)
