@@ -487,41 +487,36 @@ HELD = {
 @pytest.mark.parametrize("shape", [(21,), (3, 5)])
 @pytest.mark.parametrize("name", HELD)
 class TestFeaturesWithParametersOfTheirOwn:
-    """`channels`, which a CPU's kernels know too."""
-
-    @pytest.fixture(autouse=True)
-    def _threads(self, monkeypatch):
-        if c_compile.compiler() is None:
-            pytest.skip("no C++ compiler")
+    @pytest.fixture
+    def agg(self, path, name, shape, request, monkeypatch):
+        """An aggregation whose backward must come from the kernels under test."""
+        if path == "triton" and request.node.callspec.params.get("threads") == 2:
+            pytest.skip("a CPU's matter")
         monkeypatch.setattr(c_kernels, "SMALL", 0)
+        agg = aggregation(lambda: HELD[name](shape[-1]), path)
+        backend, calls_ = calls.backend(next(agg.parameters(), torch.zeros(1, device=device(path)))), []
+        original = backend.backward
+        monkeypatch.setattr(backend, "backward", lambda *a: calls_.append(1) or original(*a))
+        yield agg
+        assert calls_
 
-    def agg(self, name, shape, monkeypatch):
-        agg = aggregation(lambda: HELD[name](shape[-1]), "cpu")
-        calls, original = [], c_kernels.backward
-        monkeypatch.setattr(c_kernels, "backward", lambda *a: calls.append(1) or original(*a))
-        return agg, calls
-
-    def test_agrees_with_the_plain_path(self, name, shape, monkeypatch):
-        agg, calls = self.agg(name, shape, monkeypatch)
-        _, index, size = elements(ROWS["mixed"], "cpu", shuffled=True)
-        x = torch.randn(len(index), *shape)
+    def test_agrees_with_the_plain_path(self, agg, path, shape):
+        _, index, size = elements(ROWS["mixed"], path, shuffled=True)
+        x = torch.randn(len(index), *shape).to(device(path))
         run = lambda agg, x: agg(x, index, dim_size=size, dim=0)  # noqa: E731
         ours = results(run, agg, [x])
-        assert calls
         with plain():
             agree(ours, results(run, agg, [x]))
 
     @pytest.mark.parametrize("threads", [1, 2])
-    def test_neighbours(self, name, shape, threads, monkeypatch):
-        agg, calls = self.agg(name, shape, monkeypatch)
+    def test_neighbours(self, agg, path, shape, threads, monkeypatch):
         monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-        _, index, size = elements(ROWS["mixed"], "cpu")
-        x, source = torch.randn(9, *shape), torch.randint(0, 8, (len(index),))
-        w = torch.randn(len(index)) if len(shape) == 1 else None
+        _, index, size = elements(ROWS["mixed"], path)
+        x, source = torch.randn(9, *shape), torch.randint(0, 8, (len(index),)).to(device(path))
+        w = torch.randn(len(index)).to(device(path)) if len(shape) == 1 else None
         run = lambda agg, x, *w: agg.neighbours(x, source, index, size, *w)  # noqa: E731
-        leaves = [x] if w is None else [x, w]
+        leaves = [x.to(device(path)), *([] if w is None else [w])]
         ours = results(run, agg, leaves)
-        assert calls
         with plain():
             agree(ours, results(run, agg, leaves))
 

@@ -148,7 +148,7 @@ def _fused(
             return None
     parameters = cast(Sequence[Tensor], theta)
     flat = x.dim() == 2
-    if channels > 1 and (x.is_cuda or x.dim() < 2 or x.size(-1) != channels):
+    if channels > 1 and (x.dim() < 2 or x.size(-1) != channels):
         return None
     z = x if flat else x.reshape(x.size(0), x.numel() // x.size(0))
     z = z if x.is_cuda or x.dtype == torch.float32 else z.float()

@@ -41,15 +41,15 @@ STEPS = 8  # as many in succession: their lines of partial sums would take more 
 
 
 @cache
-def _kernels(name: str, centred: bool) -> Any:
+def _kernels(name: str, centred: bool, held: bool) -> Any:
     import triton
     import triton.language as tl
     from triton.language.extra import libdevice
 
     from . import triton_rows
 
-    source = triton_source(Sections(recipe(name)), centred)
-    file = f"<fmean {name}{' centred' * centred}>"
+    source = triton_source(Sections(recipe(name)), centred, held)
+    file = f"<fmean {name}{' centred' * centred}{' held' * held}>"
     # Triton reads the source of a function through inspect, which asks linecache.
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     space: dict[str, Any] = {"triton": triton, "tl": tl, "__name__": __name__}
@@ -68,6 +68,8 @@ class _Part(NamedTuple):
     programs: int
     blocks: int
     """How many programs share out the features of a row."""
+    lines: int
+    """How many programs there are for each block of features."""
     constants: tuple[int, ...]
     warps: int
     compiled: dict[Any, Any]
@@ -84,8 +86,9 @@ def _plan(rows: CSR, features: int, tile: Tile) -> list[_Part]:
                 block = _block(features, one.features)
                 steps = STEPS if count >= MANY and tile is BACKWARD else 1
                 blocks, constants = _cdiv(features, block), (steps, one.rows, one.elements, block)
-                programs = _cdiv(count, one.rows * steps) * blocks
-                parts.append(_Part(listed, (features, count), programs, blocks, constants, one.warps, {}))
+                lines = _cdiv(count, one.rows * steps)
+                numbers, programs = (features, count), lines * blocks
+                parts.append(_Part(listed, numbers, programs, blocks, lines, constants, one.warps, {}))
     return plans[features, tile]  # type: ignore[no-any-return]
 
 
@@ -97,8 +100,8 @@ def _sample_part(rows: CSR, features: int, step: int) -> _Part:
         tile = SAMPLED_LONG if rows.lists[1].rows.numel() else SAMPLED
         block = _block(features, tile.features)
         blocks, constants = _cdiv(features, block), (tile.rows, tile.elements, block)
-        listed, programs = (places, *rows.bounds(of_rows)), places.numel() * blocks
-        plans[key] = _Part(listed, (features, step), programs, blocks, constants, tile.warps, {})
+        listed, lines = (places, *rows.bounds(of_rows)), places.numel()
+        plans[key] = _Part(listed, (features, step), lines * blocks, blocks, lines, constants, tile.warps, {})
     return plans[key]  # type: ignore[no-any-return]
 
 
@@ -109,6 +112,7 @@ class _BackwardPlan(NamedTuple):
     to: list[_Part]
     sampled: _Part | None
     programs: int
+    lines: int
 
 
 def _backward_plan(rows: CSR, transposed: CSR | None, features: int, step: int | None) -> _BackwardPlan:
@@ -117,8 +121,9 @@ def _backward_plan(rows: CSR, transposed: CSR | None, features: int, step: int |
         plan = _plan(rows, features, BACKWARD)
         to = [] if transposed is None else _plan(transposed, features, BACKWARD)
         sampled = None if step is None else _sample_part(rows, features, step)
-        programs = sum(part.programs for part in [*plan, *to, *([sampled] if sampled else [])])
-        plans[key] = _BackwardPlan(plan, to, sampled, programs)
+        parts = [*plan, *to, *([sampled] if sampled else [])]
+        programs, lines = sum(part.programs for part in parts), sum(part.lines for part in parts)
+        plans[key] = _BackwardPlan(plan, to, sampled, programs, lines)
     return plans[key]  # type: ignore[no-any-return]
 
 
@@ -203,10 +208,15 @@ def _aligned(pointers: Sequence[int | None]) -> bool:
 def forward(
     name: str, centred: bool, x: Tensor, factor: Tensor | None, rows: CSR, theta: Theta, channels: int = 1
 ) -> Tensor:
-    """The f-mean of each row. Here, and in what follows, all features share θ: `channels` is 1."""
-    assert channels == 1
+    """The f-mean of each row.
+
+    Arguments:
+        channels: 1: all features share θ; else every so many-th feature does, and each of θ has a first dimension of
+            so many.
+    """
     y = x.new_empty(rows.size, x.size(1))
-    launcher, kernel = _Launcher(x, factor, theta), _kernels(name, centred).forward
+    launcher = _Launcher(x, factor, _of_features(theta, channels, x.size(1)))
+    kernel = _kernels(name, centred, channels > 1).forward
     with _on(x):
         for part in _plan(rows, x.size(1), FORWARD):
             launcher.run(kernel, rows, part, (y,))
@@ -232,18 +242,22 @@ def backward(
 
     With `sources`, x are nodes, each an element of many rows, and it finds the rows of the transposed matrix.
     """
-    of, kernels, features = recipe(name), _kernels(name, centred), x.size(1)
+    of, held, features = recipe(name), channels > 1, x.size(1)
+    kernels = _kernels(name, centred, held)
     transposed = None if sources is None else sources()
-    plan, to, sampled, programs = _backward_plan(rows, transposed, features, objective and objective.step)
-    partial = x.new_empty(programs, of.parameters + 1 + of.approximate, dtype=torch.float32)
-    launcher, line = _Launcher(x, factor, theta), 0
+    plan, to, sampled, programs, lines = _backward_plan(rows, transposed, features, objective and objective.step)
+    sums = of.parameters + 1 + of.approximate
+    # A line for each program; with parameters of each feature for all blocks of features of a row together.
+    shape = (lines, sums, features) if held else (programs, sums)
+    partial = x.new_empty(shape, dtype=torch.float32)
+    launcher, line = _Launcher(x, factor, _of_features(theta, channels, features)), 0
     dx = torch.empty_like(x)
     dfactor, blocks = _of_factor(factor, to or plan)
     with _on(x):
         if transposed is None:
             for part in plan:
                 launcher.run(kernels.backward, rows, part, (grad, dx, dfactor, partial), blocks, line)
-                line += part.programs
+                line += part.lines if held else part.programs
         else:
             planes = of.terms_ + (of.reduction == "max") + 2 * centred + of.scales_
             kind = torch.float64 if of.double_terms else torch.float32
@@ -251,17 +265,19 @@ def backward(
             flags = x.new_empty(rows.size, _cdiv(features, FLAG), dtype=torch.bool) if of.scales_ else None
             for part in plan:
                 launcher.run(kernels.backward_rows, rows, part, (grad, state, flags, partial), 0, line)
-                line += part.programs
+                line += part.lines if held else part.programs
             for part in to:
                 outputs = state, flags, dx, dfactor, partial
                 launcher.run(kernels.backward_sources, transposed, part, outputs, blocks, line)
-                line += part.programs
+                line += part.lines if held else part.programs
         if sampled is not None and objective is not None:
-            norm = torch.linalg.vector_norm(grad, 1, dtype=torch.float32)
+            norm = torch.linalg.vector_norm(grad, 1, 0 if held else None, dtype=torch.float32)
+            norm = _of_features([_by_channel(norm[None], channels)[0]], channels, features)[0] if held else norm
             more = objective.weight, float(objective.numbers)
             launcher.run(kernels.inversion, rows, sampled, (norm, partial), 0, line, more)
-    d = partial.sum(0)
+    d = _by_channel(partial.sum(0), channels)
     loss = d.select(0, -1) if objective is not None else None
+    loss = loss.mean() if held and loss is not None else loss
     return dx, dfactor.sum(1) if by_factor and dfactor is not None else None, d, loss
 
 
@@ -270,12 +286,26 @@ def inversion(
 ) -> Tensor:
     """Σ(|f⁻¹(f(v))| − |v|)² over every step-th element, then its gradient by the parameters."""
     sampled = _sample_part(rows, x.size(1), step)
-    partial = theta[0].new_empty(sampled.programs, recipe(name).parameters + 2)
+    held, features, sums = channels > 1, x.size(1), recipe(name).parameters + 2
+    partial = theta[0].new_empty((sampled.lines, sums, features) if held else (sampled.programs, sums))
     with _on(x):
-        outputs = theta[0].new_ones(()), partial
-        _Launcher(x, factor, theta).run(_kernels(name, centred).inversion, rows, sampled, outputs, more=(1.0, 1.0))
-    d = partial.sum(0)
+        norm, kernel = theta[0].new_ones(features if held else ()), _kernels(name, centred, held).inversion
+        launcher = _Launcher(x, factor, _of_features(theta, channels, features))
+        launcher.run(kernel, rows, sampled, (norm, partial), more=(1.0, 1.0))
+    d = _by_channel(partial.sum(0), channels)
     return torch.cat([d[-1:], d[:-2]])
+
+
+def _of_features(theta: Theta, channels: int, features: int) -> Theta:
+    """θ of each feature, in the order of the features; where all share it, or there are as many, as it is."""
+    if channels in (1, features):
+        return theta
+    return [p.repeat(features // channels, *[1] * (p.dim() - 1)) for p in theta]
+
+
+def _by_channel(sums: Tensor, channels: int) -> Tensor:
+    """``[sums]``, or ``[sums, channels]``: features that share a θ add up."""
+    return sums if channels == 1 or sums.size(1) == channels else sums.view(len(sums), -1, channels).sum(1)
 
 
 def _of_factor(factor: Tensor | None, plan: list[_Part]) -> tuple[Tensor | None, int]:

@@ -56,11 +56,16 @@ CONSTANTS = """D, size, blocks, line,
     BR: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr,"""
 
 
-def triton_source(s: Sections, centred: bool) -> str:
-    kernels = [_forward, _backward, _rows, _sources]
-    return "\n".join(
-        [kernel(s, centred) for kernel in kernels] + ([_inversion(s, centred)] if s.recipe.approximate else [])
-    )
+def triton_source(s: Sections, centred: bool, held: bool = False) -> str:
+    """The source of all kernels for an f.
+
+    Arguments:
+        s: What f comes to.
+        centred: Whether x − β·μ is what f is given.
+        held: Whether each feature holds parameters of its own: ``[D, size]`` instead of ``[size]``.
+    """
+    kernels = [_forward, _backward, _rows, _sources, *([_inversion] if s.recipe.approximate else [])]
+    return "\n".join(kernel(s, centred, held) for kernel in kernels)
 
 
 def _lines(lines: Iterable[str], indent: int) -> str:
@@ -79,10 +84,14 @@ def _tensors(s: Sections, centred: bool) -> str:
     return ", ".join(f"q{j}" for j in range(len(s.recipe.layout) + centred))
 
 
-def _parameters(s: Sections, writer: Writer, outputs: list[Expression], centred: bool) -> str:
-    places = [f"q{j} + {k}" for j, size in enumerate(s.recipe.layout) for k in range(size)]
-    lines = [f"p{i} = tl.load({place})" for i, place in enumerate(places)]
-    lines += [f"beta = tl.load(q{len(s.recipe.layout)})"] if centred else []
+def _parameters(s: Sections, writer: Writer, outputs: list[Expression], centred: bool, held: bool) -> str:
+    places = [(j, k) for j, size in enumerate(s.recipe.layout) for k in range(size)]
+    names = [(f"p{i}", j, k) for i, (j, k) in enumerate(places)]
+    names += [("beta", len(s.recipe.layout), 0)] if centred else []
+    sizes = [*s.recipe.layout, 1]
+    # Held by each feature, they are of the features d; what lies beyond the last one has the last one's.
+    at = "tl.minimum(d, D - 1) * {} + " if held else ""
+    lines = [f"{name} = tl.load(q{j} + {at.format(sizes[j])}{k})" for name, j, k in names]
     return _lines(lines + writer.write(outputs, PARAMETER), 4)
 
 
@@ -209,9 +218,9 @@ def _largest(s: Sections, writer: Writer, with_slopes: bool, indent: int) -> str
     return _lines(lines, indent)
 
 
-def _forward(s: Sections, centred: bool) -> str:
+def _forward(s: Sections, centred: bool, held: bool) -> str:
     writer = _writer(s)
-    head = _parameters(s, writer, [*s.terms, *s.scaled_terms, s.y, *s.scales], centred)
+    head = _parameters(s, writer, [*s.terms, *s.scaled_terms, s.y, *s.scales], centred, held)
     row = _row(s, writer, centred, False, 8)
     last = writer.write([s.y])
     return f"""{_head(s, centred, "forward", "y")}{head}    first = program * BR
@@ -227,7 +236,29 @@ def columns(s: Sections) -> int:
     return s.recipe.parameters + 1 + s.recipe.approximate
 
 
-def _sums(s: Sections, beta: str) -> tuple[str, str]:
+def _line(s: Sections, sums: list[str], held: bool) -> list[str]:
+    """Writes a program's line of partial sums, given what is to be summed over its features: `[BR, BD]`, or a number.
+
+    Held by each feature, the sums are of the rows alone, and all blocks of features of a row write into one line.
+    """
+    if not held:
+        lines = [f"to = partial + (line + tl.program_id(0)) * {columns(s)}"]
+        return lines + [
+            f"tl.store(to + {i}, {e if _is_number(e) else f'tl.sum(tl.where(d < D, {e}, 0.0))'})"
+            for i, e in enumerate(sums)
+        ]
+    lines = [f"to = partial + (line + tl.program_id(0) // across) * {columns(s)} * D + d"]
+    zero = "tl.zeros([BR, BD], tl.float32)"
+    return lines + [
+        f"tl.store(to + {i} * D, tl.sum({e} + {zero}, 0, keep_dims=True), mask=d < D)" for i, e in enumerate(sums)
+    ]
+
+
+def _is_number(e: str) -> bool:
+    return e == "0.0"
+
+
+def _sums(s: Sections, beta: str, held: bool) -> tuple[str, str]:
     """Gradients of the roots: their start, and the line of partial sums they end in."""
     start = [
         f"{name} = tl.zeros([BR, BD], tl.float32)" for name in [*(f"a{i}" for i in range(len(s.roots))), "by_beta"]
@@ -235,13 +266,8 @@ def _sums(s: Sections, beta: str) -> tuple[str, str]:
     by = s.by_parameters({root: variable(f"a{i}", PARAMETER) for i, root in enumerate(s.roots)})
     writer = _writer(s)
     lines = writer.write(by)
-    lines.append(f"to = partial + (line + tl.program_id(0)) * {columns(s)}")
-    lines += [
-        f"tl.store(to + {i}, {'0.0' if e.op == 'const' else f'tl.sum(tl.where(d < D, {writer[e]}, 0.0))'})"
-        for i, e in enumerate(by)
-    ]
-    lines.append(f"tl.store(to + {s.recipe.parameters}, {beta})")
-    lines += [f"tl.store(to + {s.recipe.parameters + 1}, 0.0)"] * s.recipe.approximate
+    sums = ["0.0" if e.op == "const" else writer[e] for e in by]
+    lines += _line(s, [*sums, beta, *(["0.0"] * s.recipe.approximate)], held)
     return _lines(start, 4), _lines(lines, 4)
 
 
@@ -307,10 +333,10 @@ def _elements(s: Sections, writer: Writer, outputs: list[Expression], centred: b
     return _lines(loop, indent)
 
 
-def _backward(s: Sections, centred: bool) -> str:
+def _backward(s: Sections, centred: bool, held: bool) -> str:
     writer = _writer(s)
-    head = _parameters(s, writer, s.outputs, centred)
-    start, end = _sums(s, "tl.sum(tl.where(d < D, by_beta, 0.0))")
+    head = _parameters(s, writer, s.outputs, centred, held)
+    start, end = _sums(s, "by_beta", held)
     row = _row(s, writer, centred, centred or s.largest, 12) + _to_row(s, writer, centred, 12)
     if s.h:
         row += "            if scaled:\n" + _elements(s, writer, s.back_scaled_element, centred, 16)
@@ -328,10 +354,10 @@ def _planes(s: Sections, centred: bool) -> list[str]:
     return [*s.handed, *(["shift", "share"] if centred else [])]
 
 
-def _rows(s: Sections, centred: bool) -> str:
+def _rows(s: Sections, centred: bool, held: bool) -> str:
     writer = _writer(s)
-    head = _parameters(s, writer, s.outputs, centred)
-    start, end = _sums(s, "tl.sum(tl.where(d < D, by_beta, 0.0))")
+    head = _parameters(s, writer, s.outputs, centred, held)
+    start, end = _sums(s, "by_beta", held)
     row = _row(s, writer, centred, centred or s.largest, 12) + _to_row(s, writer, centred, 12)
     planes = _planes(s, centred)
     count = len(planes) + len(s.h)
@@ -350,11 +376,11 @@ def _rows(s: Sections, centred: bool) -> str:
 {end}"""
 
 
-def _sources(s: Sections, centred: bool) -> str:
+def _sources(s: Sections, centred: bool, held: bool) -> str:
     """∂L/∂x of every node, from what the rows it is an element of handed out (here the rows are the transposed)."""
     writer = _writer(s)
-    head = _parameters(s, writer, [*s.back_element, *s.back_scaled_element], centred)
-    start, end = _sums(s, "0.0")
+    head = _parameters(s, writer, [*s.back_element, *s.back_scaled_element], centred, held)
+    start, end = _sums(s, "0.0", held)
     planes = _planes(s, centred)
     count = len(planes) + len(s.h)
     both = zip(s.back_element[1:], s.back_scaled_element[1:], strict=True)
@@ -420,11 +446,11 @@ def _sources(s: Sections, centred: bool) -> str:
 {end}"""
 
 
-def _inversion(s: Sections, centred: bool) -> str:
+def _inversion(s: Sections, centred: bool, held: bool) -> str:
     """(|f⁻¹(f(v))| − |v|)² of every step-th element, over their number, and its gradient by the parameters, times
     weight · norm."""
     writer = _writer(s)
-    head = _parameters(s, writer, s.inversion, centred)
+    head = _parameters(s, writer, s.inversion, centred, held)
     inner = writer.fork()
     loss, *by = s.inversion
     body = _mean(s, centred).splitlines()
@@ -432,11 +458,8 @@ def _inversion(s: Sections, centred: bool) -> str:
         "x_ = tl.load(x + tl.load(places + i) * D + d, mask=d < D, other=0.0).to(tl.float32)",
         "v = (x_ * tl.load(factor + i * step).to(tl.float32) if FACTOR else x_) - shift",
         *inner.write(s.inversion),
-        f"to = partial + (line + tl.program_id(0)) * {columns(s)}",
-        "strength = weight / count * tl.load(norm)",
-        *(f"tl.store(to + {k}, strength * tl.sum(tl.where(d < D, {inner[e]}, 0.0)))" for k, e in enumerate(by)),
-        f"tl.store(to + {len(by)}, 0.0)",
-        f"tl.store(to + {len(by) + 1}, tl.sum(tl.where(d < D, {inner[loss]}, 0.0)) / count)",
+        f"strength = weight / count * tl.load(norm{' + tl.minimum(d, D - 1)' * held})",
+        *_line(s, [*(f"strength * ({inner[e]})" for e in by), "0.0", f"({inner[loss]}) / count"], held),
     ]
     return f"""
 @triton.jit(do_not_specialize=["step", "blocks", "line", "weight", "count"])

@@ -97,15 +97,20 @@ def _ours(f: str | Callable[[], nn.Module]) -> Callable[[int], nn.Module]:
     return lambda features: GenAgg(f if isinstance(f, str) else f())
 
 
-def _steep() -> SinhLinear:
+def _steep(features: int = 1) -> SinhLinear:
     """Begins between mean and max, with p = 3 and c = 2."""
-    return SinhLinear(start=2.0, rate=3.0)
+    return SinhLinear(features, start=2.0, rate=3.0)
 
 
 AGGREGATORS: dict[str, Aggregator] = {
     "genagg-sinh": Aggregator(_ours("sinh"), True, title="GenAgg (sinh)"),
     "genagg-sinh-linear": Aggregator(_ours(SinhLinear), True, title="GenAgg (sinh, one channel)"),
-    "genagg-sinh-steep": Aggregator(_ours(_steep), True, title="GenAgg (sinh, one channel, steep)"),
+    "genagg-sinh-steep": Aggregator(_ours(_steep), True, title="GenAgg (sinh, steep)"),
+    "genagg-sinh-each": Aggregator(
+        lambda features: GenAgg(_steep(features), channels=features),
+        True,
+        title="GenAgg (sinh, steep, of each feature)",
+    ),
     "genagg-mlp": Aggregator(_ours("mlp"), True, title="GenAgg (MLP)"),
     "genagg-invertible": Aggregator(_ours("invertible"), True, title="GenAgg (invertible)"),
     "power": Aggregator(_pyg(PowerMeanAggregation, learn=True), True, title="P-Agg"),

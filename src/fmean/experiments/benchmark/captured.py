@@ -16,8 +16,11 @@ from ...seen import Seen
 
 __all__ = ["Captured"]
 
-CHUNK = 64  # steps that are handed to the GPU at once
-AHEAD = 4  # chunks that it has still to do, at most: what bridges the time in which the host is busy elsewhere
+# Steps that are handed to the GPU at once, and how many such chunks it may have still to do: what bridges the time in
+# which the host is busy elsewhere. A stream takes some 50 replays of a graph (seen on an H200); the next one waits
+# until one of these is done, and all other networks with it. So the two must not come to more.
+CHUNK = 16
+AHEAD = 3
 
 
 class Captured:

@@ -148,12 +148,24 @@ def learned(row: Row) -> list[str]:
     words = []
     for layer in row["layers"]:
         if "alpha" in layer:
-            alpha = ", ".join(map(_short, layer["alpha"] if isinstance(layer["alpha"], list) else [layer["alpha"]]))
+            alpha, beta = _numbers(layer["alpha"]), _numbers(layer["beta"])
             near = f"{layer['nearest'].replace('_', ' ')} ({layer['correlation']:.2f})" if layer["nearest"] else "–"
-            words.append(f"α {alpha}; β {_short(layer['beta'])}; {near}")
+            words.append(f"α {alpha}; β {beta}; {near}")
         else:
             words.append(_short(layer["parameter"]))
     return words
+
+
+def _numbers(values: Any) -> str:
+    """One number, those of a few channels, or of many features their mean and standard deviation.
+
+    >>> _numbers(0.5), _numbers([0.1, 0.2, 0.3]), _numbers([0.1, 0.3] * 8)
+    ('0.50', '0.10, 0.20, 0.30', '0.20 ±0.10')
+    """
+    values = values if isinstance(values, list) else [values]
+    if len(values) <= 4 or None in values:
+        return ", ".join(map(_short, values[:4])) + ", …" * (len(values) > 4)
+    return f"{statistics.mean(values):.2f} ±{statistics.pstdev(values):.2f}"
 
 
 def _short(value: float | None) -> str:

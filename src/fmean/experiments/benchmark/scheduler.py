@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +24,7 @@ from ...checkpoint import save_atomically
 from .runs import Job
 from .store import LostRunError, Progress, Store, owner
 
-__all__ = ["Place", "Result", "StoppedError", "WorkersDieError", "here", "locally", "perform", "stoppable"]
+__all__ = ["Place", "Result", "StoppedError", "WorkersDieError", "here", "locally", "perform", "stop", "stoppable"]
 
 BEAT = 5.0  # seconds
 PAUSE = 2e-4  # seconds, when all networks of a process wait for the GPU
@@ -134,7 +135,14 @@ def _train(fabric: Any, job: Job, place: Place, tick: Tick = _silent) -> Generat
     except StoppedError:
         trainer.save()
         raise
-    return (trainer.row(), trainer.content()) if fabric.is_global_zero else None
+    if not fabric.is_global_zero:
+        return None
+    # What the layers have learned takes seconds to find out, in which the other networks are to go on.
+    with ThreadPoolExecutor(1) as beside:
+        result = beside.submit(lambda: (trainer.row(), trainer.content()))
+        while not result.done():
+            yield False
+        return result.result()
 
 
 @contextmanager
@@ -190,6 +198,11 @@ def here(jobs: list[Job], place: Place) -> None:
                 time.sleep(PAUSE)
     finally:
         store.release(me)
+
+
+def stop() -> None:
+    """Has `here` save what it is at, and return."""
+    _stopping.set()
 
 
 def _one(job: Job, place: Place, store: Store, me: str) -> Iterator[bool]:
@@ -264,7 +277,7 @@ def stoppable() -> Iterator[None]:
 def _worker(jobs: list[Job], place: Place, threads: int, parent: int) -> None:
     # Ctrl-C reaches all processes of a terminal; the parent says what is to happen.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: _stopping.set())
+    signal.signal(signal.SIGTERM, lambda *_: stop())
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     torch.set_num_threads(threads)
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # streams that each have something to do

@@ -268,6 +268,8 @@ class Trainer:
         self.epoch, self.batch = self.epoch + 1, 0
         self._count()
         if self.epoch % self.job.every == 0 or self.done:
+            if self.captured is not None:
+                yield from self.captured.waited()  # or what a test copies to the GPU would wait, and all others with it
             with self._on_stream():
                 tests = self.prepared.tests.items()
                 found = {name: tested(self.model, batches, self.balanced) for name, batches in tests}
