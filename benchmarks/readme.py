@@ -10,6 +10,7 @@ from typing import Any
 
 from fmean import STANDARD, standard
 from fmean.experiments.bars import number, title
+from fmean.experiments.benchmark.figures import made_on
 from fmean.experiments.benchmark.output import markdown as benchmark_markdown
 from fmean.experiments.tables import markdown
 
@@ -164,18 +165,28 @@ def benchmark(name: str = "benchmark") -> str:
     """Its tables of accuracy, without what the layers learned: that is in the Markdown beside the record."""
     record = load(f"{name}.json")
     tables = benchmark_markdown(record).split("## What the layers learned")[0].replace("## ", "### ").strip()
-    machine = f"On {record['machine']}, torch {record['versions']['torch']}"
-    return f"{tables}\n\n{machine}; the commands stand in `results/{name}.json`."
+    return f"{tables}\n\nOn {record['machine']}. The commands stand in `results/{name}.json`."
 
 
-def benchmark_clipped() -> str:
-    return benchmark("benchmark_clipped")
+def benchmark_unclipped() -> str:
+    return benchmark("benchmark_unclipped")
+
+
+def starts() -> str:
+    """The best of the curve of each start, by data set and number of epochs."""
+    rows = load("starts.json")["rows"]
+    columns = list(dict.fromkeys((row["dataset"], row["epochs"]) for row in rows))
+    names = sorted({row["aggregator"] for row in rows}, key=lambda name: (not name.startswith("c"), name))
+    best = {(row["dataset"], row["epochs"], row["aggregator"]): f"{max(row['curve']):.3f}" for row in rows}
+    cells = [[f"`{name}`", *(best.get((*column, name), "") for column in columns)] for name in names]
+    header = ["", *(f"{dataset.upper()}, best of {epochs}" for dataset, epochs in columns)]
+    return f"{table(header, cells, right=len(columns))}\n\nOn {'; '.join(made_on(rows))}: `results/starts.json`."
 
 
 def render(text: str) -> str:
     made = (
-        the_13, benchmark, benchmark_clipped, learned, regression, gnn_regression, inversion, speed_gpu, speed_cpu,
-        hardened,
+        the_13, benchmark, benchmark_unclipped, starts, learned, regression, gnn_regression, inversion, speed_gpu,
+        speed_cpu, hardened,
     )  # fmt: skip
     blocks = {block.__name__: block for block in made}
     return re.sub(

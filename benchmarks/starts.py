@@ -3,13 +3,14 @@
 python benchmarks/starts.py [--dataset cifar10 …] [--start c2p3 …] [--epochs 20] [--seeds 1] [--clip 1]
 
 A start is the name of one of the benchmark's aggregations, or `c2p3`: f(x) = sinh(p·x + c) from c = 2 and p = 3;
-`c2p3x` has c and p of each feature, and `c2p3x-` begins with c = −2 for every second of them.
+`c2p3x` has c and p of each feature, and `c2p3+c0p1x` begins with one and the other in turn.
 Stopped (Ctrl-C, SIGTERM), it writes what all curves have come to; the same command goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import signal
 import threading
@@ -29,23 +30,21 @@ from fmean.experiments.benchmark.store import Store
 from fmean.experiments.record import write_record
 from fmean.functions import SinhLinear
 
-STARTS = ["c0p1", "c1p2", "c2p1", "c2p3", "c2p6", "c3p3", "c4p3", "c2p3x", "c2p3x-"]
+STARTS = ["c0p1", "c1p2", "c2p1", "c2p3", "c2p6", "c3p3", "c4p3", "c2p3x"]
 
 
 def maker(start: str) -> Callable[[int], nn.Module]:
     """What makes the GenAgg that begins so."""
-    found = re.fullmatch(r"c([\d.]+)p([\d.]+)(x?)(-?)", start)
-    if found is None:
+    pairs = [re.fullmatch(r"c(-?[\d.]+)p([\d.]+)", pair) for pair in start.removesuffix("x").split("+")]
+    if not all(pairs):
         raise SystemExit(f"unknown start {start!r}")
-    c, p = float(found[1]), float(found[2])
+    c, p = ([float(pair[i]) for pair in pairs if pair] for i in (1, 2))
 
     def make(features: int) -> nn.Module:
-        channels = features if found[3] else 1
-        agg = GenAgg(SinhLinear(channels, c, p), channels=channels)
-        if found[4]:
-            with torch.no_grad():
-                agg.f.c[1::2] *= -1
-        return agg
+        if not start.endswith("x"):
+            return GenAgg(SinhLinear(1, c[0], p[0]))
+        turns = [[values[i % len(values)] for i in range(features)] for values in (c, p)]
+        return GenAgg(SinhLinear(features, *turns), channels=features)
 
     return make
 
@@ -67,6 +66,14 @@ def so_far(job: Job, place: scheduler.Place) -> dict[str, Any] | None:
     run, curves = job.run, state["curves"]
     about = {"dataset": run.dataset, "aggregator": run.aggregator, "seed": run.seed, "settings": job.identity}
     return about | {"epochs": state["epoch"], "curve": curves["test"], "train_curve": curves["train"]}
+
+
+def recorded(out: Path) -> list[dict[str, Any]]:
+    return json.loads(out.read_text(encoding="utf-8"))["rows"] if out.exists() else []
+
+
+def key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["dataset"], row["epochs"], row["aggregator"], row["seed"], str(row["settings"])
 
 
 def main() -> None:
@@ -107,7 +114,8 @@ def main() -> None:
     finished = {Run.of(row).name: row for row in store.rows(names)}
     rows = [finished.get(job.run.name) or so_far(job, place) for job in jobs]
     found = [row for row in rows if row is not None]
-    write_record(words.out, "python benchmarks/starts.py", found)
+    kept = {key(row): row for row in [*recorded(words.out), *found]}
+    write_record(words.out, "python benchmarks/starts.py", list(kept.values()))
     for row in found:
         curve = row["curve"] or [0.0]
         last = " ".join(f"{value:.3f}" for value in curve[-3:])

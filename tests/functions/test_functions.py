@@ -260,6 +260,18 @@ def test_where_sinh_linear_begins():
         SinhLinear(rate=-1)
 
 
+def test_features_may_begin_in_places_of_their_own():
+    f = SinhLinear(4, start=[-2.0, 0.0, 2.0, 4.0], rate=(3.0, 1.0, 3.0, 1.0))
+    for _ in range(2):
+        torch.testing.assert_close(f.c.detach(), torch.tensor([-2.0, 0.0, 2.0, 4.0]), atol=0.6, rtol=0)
+        torch.testing.assert_close(f.p.detach(), torch.tensor([3.0, 1.0, 3.0, 1.0]), atol=0, rtol=0.8)
+        f.reset_parameters()
+    with pytest.raises(ValueError, match="start must be one number, or one for each of 4 features, got 2"):
+        SinhLinear(4, start=[0.0, 1.0])
+    with pytest.raises(ValueError, match="rate must be above 0, got"):
+        SinhLinear(2, rate=[1.0, 0.0])
+
+
 def test_sinh_becomes_the_mean():
     f = SinhLinear()
     with torch.no_grad():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -26,20 +27,22 @@ class SinhLinear(ScalarFunction):
 
     Arguments:
         channels: 1, or the number of features with ρ and c of their own.
-        start: Where c starts.
-        rate: Where p starts.
+        start: Where c starts; or where that of each feature does.
+        rate: Where p starts; or where that of each feature does.
 
     Example:
         >>> SinhLinear(start=2.0, rate=3.0)  # between mean and max
         SinhLinear(p=..., c=...)
     """
 
-    def __init__(self, channels: int = 1, start: float = 0.0, rate: float = 1.0) -> None:
+    def __init__(
+        self, channels: int = 1, start: float | Sequence[float] = 0.0, rate: float | Sequence[float] = 1.0
+    ) -> None:
         super().__init__()
-        if not rate > 0:
-            raise ValueError(f"rate must be above 0, got {rate!r}")
         self.channels = channels
-        self.start, self.rate = start, rate
+        self.start, self.rate = (_each(value, name, channels) for name, value in (("start", start), ("rate", rate)))
+        if not min(self.rate) > 0:
+            raise ValueError(f"rate must be above 0, got {rate!r}")
         self.recipe = "sinh_linear"
         self.rho = nn.Parameter(expand_parameter(torch.empty(()), channels))
         self.c = nn.Parameter(expand_parameter(torch.empty(()), channels))
@@ -47,8 +50,10 @@ class SinhLinear(ScalarFunction):
 
     def reset_parameters(self) -> None:
         # A small spread, so that no start lies on a symmetry (c = 0: neither min nor max is nearer).
-        nn.init.normal_(self.rho, math.log(self.rate), 0.1)
-        nn.init.normal_(self.c, self.start, 0.1)
+        for parameter, start in ((self.rho, [math.log(rate) for rate in self.rate]), (self.c, self.start)):
+            nn.init.normal_(parameter, 0.0, 0.1)
+            with torch.no_grad():
+                parameter.add_(parameter.new_tensor(start).view(parameter.shape if len(start) > 1 else ()))
 
     @property
     def p(self) -> Tensor:
@@ -99,6 +104,14 @@ class SinhLinear(ScalarFunction):
         log = (size + torch.log(-torch.expm1(-2 * size)) - math.log(2)).sum(0)
         asinh = torch.where(log > LARGEST_U, log + math.log(2), torch.asinh(torch.exp(log.clamp_max(LARGEST_U))))
         return self.u_inverse(u.sign() * v.sign() * asinh)
+
+
+def _each(value: float | Sequence[float], name: str, channels: int) -> list[float]:
+    """One number for all features, or one for each."""
+    values = list(value) if isinstance(value, Sequence) else [value]
+    if len(values) not in (1, channels):
+        raise ValueError(f"{name} must be one number, or one for each of {channels} features, got {len(values)}")
+    return values
 
 
 class SinhLog(SinhLinear):

@@ -392,6 +392,13 @@ class TestTables:
         for block in text.split("\n\n"):
             assert len({line.count("|") for line in block.splitlines() if line.startswith("|")}) <= 1
 
+    def test_markdown_of_tuning(self):
+        rows = [row | {"protocol": "tuning"} for row in self.rows() if row["protocol"] == "paper"]
+        text = markdown({"rows": [row for row in rows if (row["dataset"], row["share"]) == ("pattern", 1.0)]})
+        assert text.startswith("## Tuning: accuracy on the validation split\n")
+        assert "| PATTERN | **0.910 ±0.010** | 0.810 ±0.010 | 0.710 ±0.010 |" in text
+        assert "the paper's |" not in text
+
     def test_markdown_of_a_share(self):
         text = markdown({"rows": [row for row in self.rows() if row["share"] == 0.1]})
         assert text.startswith("## Protocol of the paper, 10% of the data: test accuracy\n")

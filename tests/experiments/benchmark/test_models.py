@@ -19,6 +19,7 @@ OWN = {
     "genagg-mlp": 22 + 19 + 2,  # f, f⁻¹, α and β
     "genagg-sinh-linear": 2 + 2,
     "genagg-sinh-steep": 2 + 2,
+    "genagg-sinh-each": 64 * (2 + 2),
     "genagg-invertible": 4 * 4 + 1 + 2,
     "power": 1,
     "softmax": 1,

@@ -5,7 +5,7 @@ import torch
 
 from fmean.experiments.benchmark import Network, accuracy
 from fmean.experiments.benchmark.evaluation import new_accuracy
-from fmean.experiments.benchmark.protocols import IGNORED, splits
+from fmean.experiments.benchmark.protocols import IGNORED, needed, splits
 from fmean.experiments.benchmark.runs import Job, Run, Settings, appendix, grid
 
 from . import tiny
@@ -31,6 +31,13 @@ class TestSplits:
         assert [len(part) for part in found] == [40, 8, 6]
         assert torch.equal(found.test.x, tiny.load("mnist", "test").x)
         assert torch.equal(found.val.x, tiny.load("mnist", "val").x)
+
+    def test_tuning_trains_on_the_papers_graphs_and_never_sees_its_test(self):
+        tuning, paper = splits("mnist", "tuning"), splits("mnist", "paper")
+        assert torch.equal(tuning.train.x, paper.train.x)
+        assert torch.equal(tuning.test.x, tiny.load("mnist", "val").x)
+        assert tuning.val is None
+        assert needed("tuning") == ("train", "val")
 
     @pytest.mark.parametrize(("share", "count"), [(0.5, 18), (0.1, 4), (0.01, 1)])
     def test_a_share_of_the_training_graphs_evenly_spread(self, share, count):
@@ -97,7 +104,7 @@ class TestRuns:
         ("bad", "message"),
         [
             ({"dataset": "x"}, "unknown dataset 'x'; known are pattern"),
-            ({"protocol": "x"}, "unknown protocol 'x'; known are paper, standard"),
+            ({"protocol": "x"}, "unknown protocol 'x'; known are paper, standard, tuning"),
             ({"aggregator": "x"}, "unknown aggregator 'x'"),
             ({"share": 0.0}, "share must be above 0"),
             ({"dataset": "cora", "share": 0.5}, "cora is one graph"),

@@ -13,7 +13,8 @@ from fmean.experiments.benchmark.training import Trainer
 
 COLUMNS = {
     "dataset", "protocol", "aggregator", "seed", "share", "epochs", "train_accuracy", "test_accuracy", "curve",
-    "parameters", "seconds", "layers", "settings", "points", "train_curve", "epoch", "device", "skipped",
+    "parameters", "seconds", "layers", "settings", "points", "train_curve", "epoch", "device", "skipped", "machine",
+    "torch",
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from ...checkpoint import set_aside
 from ...data import remedy
 from ..record import cores, versions, write_record
 from .aggregators import AGGREGATORS, available
+from .figures import made_on
 from .output import order
 from .protocols import DATASETS, PROTOCOLS, needed
 from .runs import Job, Run, Settings, appendix, grid
@@ -172,8 +173,10 @@ class Benchmark:
         if rows:
             command = "; ".join(dict.fromkeys(one for one in self.commands if one))
             protocols = {name: protocol.about for name, protocol in PROTOCOLS.items()}
-            more = {"versions": versions() | _training_versions(), "protocols": protocols}
-            write_record(self.options.out, command, sorted(rows.values(), key=order), **more)
+            in_order = sorted(rows.values(), key=order)
+            more: dict[str, Any] = {"versions": versions() | _training_versions(), "protocols": protocols}
+            more["machine"] = "; ".join(made_on(in_order))
+            write_record(self.options.out, command, in_order, **more)
 
     def record(self) -> dict[str, Any] | None:
         """The record as it was last written; None, if nothing has been finished yet."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from .aggregators import AGGREGATORS
 from .protocols import CITATION, PROTOCOLS
 
-__all__ = ["Figure", "Row", "alike", "caption", "figures"]
+__all__ = ["Figure", "Row", "alike", "caption", "figures", "made_on"]
 
 Row = dict[str, Any]
 
@@ -99,6 +99,15 @@ def caption(kept: list[Row], left: int) -> str:
     if left:
         words.append(f"Left out: {left} {'row' if left == 1 else 'rows'} with other settings or of fewer epochs.")
     return " ".join(words)
+
+
+def made_on(rows: Iterable[Row]) -> list[str]:
+    """The machines of these rows, with the torch that was there.
+
+    >>> made_on([{"machine": "a PC", "torch": "2.13"}, {"machine": "a PC", "torch": "2.13"}])
+    ['a PC, torch 2.13']
+    """
+    return list(dict.fromkeys(f"{row['machine']}, torch {row['torch']}" for row in rows if "machine" in row))
 
 
 def figures(rows: list[Row], dataset: str, protocol: str, share: float = 1.0) -> dict[str, Figure]:

@@ -55,7 +55,7 @@ def markdown(record: dict[str, Any]) -> str:
     """All tables for which there are rows."""
     rows = record["rows"]
     shares = sorted({row["share"] for row in rows}, reverse=True)
-    parts = [table(rows, share) for table in (_paper, _standard) for share in shares]
+    parts = [table(rows, share) for table in (_paper, _standard, _tuning) for share in shares]
     parts += [_shares(rows), _citation(rows), _layers(rows)]
     return "\n".join(line for part in parts for line in part).strip() + "\n"
 
@@ -70,13 +70,21 @@ def _of(share: float) -> str:
 
 def _paper(rows: list[Row], share: float) -> list[str]:
     """Beside the paper's, where all the data were used."""
-    rows, names, beneath = _chosen([row for row in rows if row["share"] == share], "paper", DATASETS[:4])
+    return _plain(rows, share, "paper", f"Protocol of the paper{_of(share)}: test accuracy")
+
+
+def _tuning(rows: list[Row], share: float) -> list[str]:
+    return _plain(rows, share, "tuning", f"Tuning{_of(share)}: accuracy on the validation split")
+
+
+def _plain(rows: list[Row], share: float, protocol: str, title: str) -> list[str]:
+    rows, names, beneath = _chosen([row for row in rows if row["share"] == share], protocol, DATASETS[:4])
     body = []
     for dataset in DATASETS[:4]:
-        found = figures(rows, dataset, "paper", share)
+        found = figures(rows, dataset, protocol, share)
         if found:
             body.append([dataset.upper(), *(_bold(found, name) for name in names), _how(found)])
-        if found and share == 1:
+        if found and share == 1 and protocol == "paper":
             # The paper's f is that of genagg-mlp; where that was not run, its figure stands beside another of ours.
             like = next((n for n in ("genagg-mlp", "genagg-sinh", "genagg-invertible") if n in names), "")
             theirs = [BENCHMARK[dataset].get("genagg" if name == like else name) for name in names]
@@ -85,7 +93,7 @@ def _paper(rows: list[Row], share: float) -> list[str]:
     if not body:
         return []
     heads = ["", *(AGGREGATORS[name].title for name in names), "seeds × epochs"]
-    return [f"## Protocol of the paper{_of(share)}: test accuracy", "", *_lines(heads, body), *beneath]
+    return [f"## {title}", "", *_lines(heads, body), *beneath]
 
 
 def _standard(rows: list[Row], share: float) -> list[str]:

@@ -19,6 +19,7 @@ from ...checkpoint import load_or_set_aside, save_atomically
 from ...data import Batch, Block, Blocks, Loader
 from ...genagg import GenAgg
 from ...seen import Seen
+from ..record import machine
 from .aggregators import AGGREGATORS
 from .captured import Captured
 from .evaluation import answer, new_accuracy, tested
@@ -383,6 +384,8 @@ class Trainer:
             "seconds": round(self.seconds, 1),
             "skipped": int(self.skipped),
             "device": _device_name(self.fabric.device),
+            "machine": machine(),
+            "torch": torch.__version__,
             "settings": self.job.identity,
             "layers": layers_of(self.network),
         }
