@@ -1,6 +1,6 @@
 """Where f should begin: the benchmark's networks with each start in turn, tested on the official validation split.
 
-python benchmarks/starts.py [--dataset cifar10 …] [--start c2p3 …] [--epochs 20] [--seeds 1] [--clip 1]
+python benchmarks/starts.py [--dataset cifar10 …] [--start c2p3 …] [--epochs 20] [--seeds 1] [--clip 1] [--factor 1]
 
 A start is the name of one of the benchmark's aggregations, or `c2p3`: f(x) = sinh(p·x + c) from c = 2 and p = 3;
 `c2p3x` has c and p of each feature, and `c2p3+c0p1x` begins with one and the other in turn.
@@ -84,6 +84,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--share", type=float, default=1.0)
     parser.add_argument("--clip", type=float)
+    parser.add_argument("--factor", type=float, default=1.0)
     parser.add_argument("--lanes", type=int, default=16)
     parser.add_argument("--out", type=Path, default=Path("results/starts.json"))
     parser.add_argument("--folder", type=Path, default=Path("reproduced/starts"))
@@ -92,7 +93,7 @@ def main() -> None:
     for one in starts:
         if one not in AGGREGATORS:
             AGGREGATORS[one] = Aggregator(maker(one), True, title=one)
-    settings = Settings(epochs=words.epochs, clip=words.clip)
+    settings = Settings(epochs=words.epochs, clip=words.clip, factor=words.factor)
     runs = [
         Run(dataset, "tuning", one, seed, words.share)
         for dataset in words.dataset or ["cifar10", "cluster"]
