@@ -14,9 +14,11 @@ test: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
-# 10,000 random cases of every path against a float64 loop; DEVICE=cuda on a GPU.
+# 10,000 random cases of every path against a float64 loop; DEVICE=cuda on a GPU. Without one, the kernels for a GPU are
+# tried as well, in Triton's interpreter, on fewer cases, as that is slow.
 fuzz: .venv/.dev
 	$(BIN)/python -m tests.fuzz --cases 10000 --device $(or $(DEVICE),cpu)
+	$(if $(DEVICE),,$(BIN)/python -m tests.fuzz --cases 1000 --paths triton)
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix

@@ -15,7 +15,7 @@ from functools import partial
 from multiprocessing import get_context
 
 from .cases import draw
-from .check import PATHS, Failure, check, prepare
+from .check import PATHS, USUAL, Failure, check, prepare
 
 CHUNK = 10
 
@@ -26,9 +26,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first case; each case has the next one")
     parser.add_argument("--only", type=int, metavar="SEED", help="one case again")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--paths", nargs="+", default=list(PATHS), choices=list(PATHS))
+    parser.add_argument("--paths", nargs="+", default=list(USUAL), choices=list(PATHS))
     parser.add_argument("--jobs", type=int, help="processes (default: one for each core; on a GPU, four)")
     options = parser.parse_args()
+    if "triton" in options.paths:
+        os.environ["TRITON_INTERPRET"] = "1"  # the processes below import Triton
     if options.only is not None:
         print(draw(options.only))
         seeds, jobs = range(options.only, options.only + 1), 1

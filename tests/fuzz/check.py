@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 import warnings
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fmean.kernels import plain
+from fmean.kernels import call as calls
+from fmean.kernels import operators, plain
 
 from .cases import Case, draw
 from .compute import Truth, comparable, held, run, spoilt_of, truth_of
 from .noise import Rounded
 
-__all__ = ["PATHS", "Failure", "check", "prepare"]
+__all__ = ["PATHS", "USUAL", "Failure", "check", "prepare"]
+
+
+@contextmanager
+def interpreted() -> Iterator[None]:
+    """The kernels of a GPU, on a CPU: in Triton's interpreter, which is slow."""
+    if not os.environ.get("TRITON_INTERPRET"):
+        raise RuntimeError("TRITON_INTERPRET=1 must be in the environment before anything imports Triton")
+    from fmean.kernels import triton_kernels
+
+    there = {module: module.backend for module in (calls, operators)}
+    try:
+        for module in there:
+            module.backend = lambda x: triton_kernels
+        yield
+    finally:
+        for module, backend in there.items():
+            module.backend = backend
+
 
 # Every way the library may go, by name, as what has to be entered for it. A new path is one more entry.
-PATHS = {"default": nullcontext, "plain": plain}
+PATHS = {"default": nullcontext, "plain": plain, "triton": interpreted}
+USUAL = ("default", "plain")
 
 # Relative errors allowed in a well-conditioned problem: of results, and of gradients.
 RTOL = {torch.float32: (1e-4, 1e-3), torch.float64: (1e-10, 1e-9), torch.float16: (4e-3, 2e-2)}
@@ -55,7 +76,7 @@ def prepare() -> None:
     warnings.simplefilter("ignore")
 
 
-def check(seed: int, device: str = "cpu", paths: Sequence[str] = tuple(PATHS)) -> list[Failure]:
+def check(seed: int, device: str = "cpu", paths: Sequence[str] = USUAL) -> list[Failure]:
     """What is wrong with the case of this seed, on these paths; an empty list, if nothing."""
     try:
         return _check(draw(seed), seed, device, paths)
@@ -82,6 +103,8 @@ def _check(case: Case, seed: int, device: str, paths: Sequence[str]) -> list[Fai
     noisy: list[dict[str, Tensor]] = []
 
     for path in paths:
+        if path == "triton" and (case.autocast or case.x.dtype == torch.bfloat16):
+            continue  # which the interpreter does not know
         try:
             with PATHS[path]():
                 ours = run(case, g, device)
