@@ -29,8 +29,9 @@ def main() -> int:
     parser.add_argument("--paths", nargs="+", default=list(USUAL), choices=list(PATHS))
     parser.add_argument("--jobs", type=int, help="processes (default: one for each core; on a GPU, four)")
     options = parser.parse_args()
-    if "triton" in options.paths:
-        os.environ["TRITON_INTERPRET"] = "1"  # the processes below import Triton
+    if "triton" in options.paths and os.environ.get("TRITON_INTERPRET") != "1":
+        os.environ["TRITON_INTERPRET"] = "1"  # which has to be there before Triton is imported, as it is by now
+        os.execv(sys.executable, [sys.executable, "-m", "tests.fuzz", *sys.argv[1:]])
     if options.only is not None:
         print(draw(options.only))
         seeds, jobs = range(options.only, options.only + 1), 1
