@@ -66,7 +66,7 @@ class Failure:
     def __str__(self) -> str:
         return (
             f"FAILED seed {self.seed}, path {self.path}, {self.output}: {self.problem}, {self.detail}\n"
-            f"  {self.case}\n  repeat: python -m tests.fuzz --only {self.seed} --paths {self.path}"
+            f"  {self.case}\n  repeat: python -m tests.fuzz --only {self.seed}{f' --paths {self.path}' * (self.path in PATHS)}"
         )
 
 
