@@ -64,9 +64,10 @@ class Failure:
         return f"{self.path}: {self.problem} in {self.output} with {self.case.split(' f=GenAgg(')[-1].split('(')[0]}"
 
     def __str__(self) -> str:
+        path = f" --paths {self.path}" * (self.path in PATHS)
         return (
             f"FAILED seed {self.seed}, path {self.path}, {self.output}: {self.problem}, {self.detail}\n"
-            f"  {self.case}\n  repeat: python -m tests.fuzz --only {self.seed}{f' --paths {self.path}' * (self.path in PATHS)}"
+            f"  {self.case}\n  repeat: python -m tests.fuzz --only {self.seed}{path}"
         )
 
 
