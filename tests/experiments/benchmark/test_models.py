@@ -20,6 +20,7 @@ OWN = {
     "genagg-sinh-linear": 2 + 2,
     "genagg-sinh-steep": 2 + 2,
     "genagg-sinh-each": 64 * (2 + 2),
+    "genagg-sinh-turns": 64 * (2 + 2),
     "genagg-invertible": 4 * 4 + 1 + 2,
     "power": 1,
     "softmax": 1,

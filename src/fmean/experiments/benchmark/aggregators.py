@@ -102,15 +102,22 @@ def _steep(features: int = 1) -> SinhLinear:
     return SinhLinear(features, start=2.0, rate=3.0)
 
 
+def _turns(features: int) -> SinhLinear:
+    """Every second feature begins as a mean, with p = 1 and c = 0."""
+    start, rate = ([values[i % 2] for i in range(features)] for values in ((2.0, 0.0), (3.0, 1.0)))
+    return SinhLinear(features, start, rate)
+
+
+def _each(f: Callable[[int], nn.Module]) -> Callable[[int], nn.Module]:
+    return lambda features: GenAgg(f(features), channels=features)
+
+
 AGGREGATORS: dict[str, Aggregator] = {
     "genagg-sinh": Aggregator(_ours("sinh"), True, title="GenAgg (sinh)"),
     "genagg-sinh-linear": Aggregator(_ours(SinhLinear), True, title="GenAgg (sinh, one channel)"),
     "genagg-sinh-steep": Aggregator(_ours(_steep), True, title="GenAgg (sinh, steep)"),
-    "genagg-sinh-each": Aggregator(
-        lambda features: GenAgg(_steep(features), channels=features),
-        True,
-        title="GenAgg (sinh, steep, of each feature)",
-    ),
+    "genagg-sinh-each": Aggregator(_each(_steep), True, title="GenAgg (sinh, steep, of each feature)"),
+    "genagg-sinh-turns": Aggregator(_each(_turns), True, title="GenAgg (sinh, steep or mean, of each feature)"),
     "genagg-mlp": Aggregator(_ours("mlp"), True, title="GenAgg (MLP)"),
     "genagg-invertible": Aggregator(_ours("invertible"), True, title="GenAgg (invertible)"),
     "power": Aggregator(_pyg(PowerMeanAggregation, learn=True), True, title="P-Agg"),
