@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,32 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def readable(record: dict[str, Any]) -> str:
+    """JSON with lists of numbers and words, such as curves, on one line each.
+
+    >>> print(readable({"curve": [0.5, 0.75], "rows": [{"seed": 0}]}), end="")
+    {
+     "curve": [0.5, 0.75],
+     "rows": [
+      {
+       "seed": 0
+      }
+     ]
+    }
+    """
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    # In a string a line break is written as a backslash and an n: these are all between values.
+    return re.sub(r"\[\n[^][{}]*\]", _on_one_line, text) + "\n"
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    return "[" + re.sub(r",\n *", ", ", found[0][1:-1].strip()) + "]"
+
+
 def write_record(path: str | Path, command: str, rows: list[dict[str, Any]], **more: Any) -> None:
     record = {"command": command, "versions": versions(), "machine": machine(), **more, "rows": rows}
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".new")  # whenever the process is killed, the old record or the new one is there
-    new.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    new.write_text(readable(record), encoding="utf-8")
     new.replace(path)
