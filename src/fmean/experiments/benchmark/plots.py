@@ -37,7 +37,7 @@ def _draw(found: dict[str, Figure], path: Path, title: str, both: bool) -> list[
         lowest, highest = 1.0, 0.0
         for name, one in found.items():
             at = list(AGGREGATORS).index(name)
-            colour, style = COLOURS[at % len(COLOURS)], ("-", "--")[at // len(COLOURS)]
+            colour, style = COLOURS[at % len(COLOURS)], ("-", "--", ":", "-.")[at // len(COLOURS)]
             mean = one.mean if part == "test" else one.train_mean
             width = 2.2 if name.startswith("genagg") else 1.3
             label = AGGREGATORS[name].title
